@@ -4,7 +4,7 @@
 
 A `Plan` is a list of steps, run in order, and the memory that they read and write. A `KernelStep`
 runs a `Kernel`: a loop nest in loop IR, a small language of frozen records: expressions (`Expr`),
-statements (`Stmt`) and parameters. A `DotStep` is a product of matrices, and a `CallStep` calls a
+statements (`Stmt`) and parameters. A `MatmulStep` multiplies matrices, and a `CallStep` calls a
 Python function.
 """
 
@@ -33,8 +33,8 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.plan import (
     Buffer,
     CallStep,
-    DotStep,
     KernelStep,
+    MatmulStep,
     Operand,
     Plan,
     Step,
@@ -62,7 +62,6 @@ __all__ = [
     "CallStep",
     "Const",
     "CpuTarget",
-    "DotStep",
     "Expr",
     "Fail",
     "Fold",
@@ -77,6 +76,7 @@ __all__ = [
     "Library",
     "Load",
     "Local",
+    "MatmulStep",
     "Operand",
     "Param",
     "Plan",

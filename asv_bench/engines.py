@@ -187,7 +187,7 @@ class JitEngine(ADArrayEngine):
             "calls": sum(len(node.calls) for node in nodes),
             "kernels": sum(type(s).__name__ == "KernelStep" for s in steps),
             "distinct": len(sources),
-            "products": sum(type(s).__name__ == "DotStep" for s in steps),
+            "products": sum(type(s).__name__ == "MatmulStep" for s in steps),
             "other": sum(type(s).__name__ == "CallStep" for s in steps),
             "seconds": seconds,
         }

@@ -18,8 +18,8 @@ from typing import Any, assert_never
 import numpy as np
 
 from adarray.base.op import CONSTANT_FUNCTIONS
+from adarray.compiler.ir.array_views import array_view
 from adarray.compiler.ir.interpret_values import Step, _slices, run_of
-from adarray.compiler.ir.looks import look
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -199,7 +199,7 @@ class Dependence:
     def _view(self, p: View, v: Value) -> Terms:
         offset, strides = p.offset, p.strides
         return tuple(
-            Term(t.table, look(t.row, offset, v.shape, strides)) for t in self.of(v.args[0])
+            Term(t.table, array_view(t.row, offset, v.shape, strides)) for t in self.of(v.args[0])
         )
 
     def _place(self, p: UpdateSlice, v: Value) -> Terms:

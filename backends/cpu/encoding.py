@@ -12,7 +12,7 @@ from adarray_backends.cpu.kernels import Functions
 
 from adarray.base.runtime import BY_ENGINE, MODE, Mode
 from adarray.compiler.ir.interpret import under
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Plan
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Operand, Plan
 from adarray.compiler.ir.primitives import PythonCall, Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.errors import ADArrayError, BackendError
@@ -48,7 +48,7 @@ def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 class _Product:
     """A matrix product as jit.c wants it; strides in bytes."""
 
-    def __init__(self, x: Operand, y: Operand, step: DotStep, threads: int) -> None:
+    def __init__(self, x: Operand, y: Operand, step: MatmulStep, threads: int) -> None:
         size = step.out.buffer.dtype.itemsize
         self.size = size
         self.threads = threads
@@ -312,7 +312,7 @@ class Encoder:
             steps, _KERNEL, i, f.run, threads, len(slots), *slots, len(step.ints), *step.ints
         )
 
-    def _product(self, a: Operand, b: Operand, step: DotStep) -> tuple[int, list[int]]:
+    def _product(self, a: Operand, b: Operand, step: MatmulStep) -> tuple[int, list[int]]:
         """Return why BLAS refuses a product of two factors, if it does, and its words.
 
         Products of equal shapes and strides are looked at once.
@@ -347,7 +347,7 @@ class Encoder:
         )
         return Operand(made, 0, x.shape, strides)
 
-    def _dot(self, steps: list[int], i: int, step: DotStep) -> None:
+    def _dot(self, steps: list[int], i: int, step: MatmulStep) -> None:
         dtype = step.out.buffer.dtype
         if math.prod(step.out.shape) == 0:
             return
@@ -404,7 +404,7 @@ class Encoder:
         for i, step in enumerate(plan.steps):
             if isinstance(step, KernelStep):
                 self._kernel(steps, i, step, functions[names[i]])
-            elif isinstance(step, DotStep):
+            elif isinstance(step, MatmulStep):
                 self._dot(steps, i, step)
             else:
                 self._call_words(steps, i, _caller(step, self._engine), step.operands, step.results)
@@ -426,6 +426,6 @@ def _estimate(plan: Plan) -> float:
     for step in plan.steps:
         if isinstance(step, KernelStep):
             total += step.work
-        elif isinstance(step, DotStep):
+        elif isinstance(step, MatmulStep):
             total += 2.0 * math.prod(step.out.shape) * step.a.shape[-1] / PRODUCT_RATE
     return total

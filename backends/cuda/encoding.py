@@ -9,7 +9,7 @@ import numpy as np
 from adarray_backends.cuda import tuning
 from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, ProductLt, Record, encode
 
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Plan
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Plan
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
@@ -183,7 +183,7 @@ class Encoder:
         """Return the launches of a step; None if Python runs it."""
         if isinstance(step, CallStep):
             return self._convolution(step)
-        if isinstance(step, DotStep):
+        if isinstance(step, MatmulStep):
             return self._product(step)
         schedule, sizes, text = self.kernels[i]
         counts = sizes.blocks, sizes.blocks * sizes.chunks
@@ -198,7 +198,7 @@ class Encoder:
             found.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
         return found
 
-    def _product(self, s: DotStep) -> list[Record] | None:
+    def _product(self, s: MatmulStep) -> list[Record] | None:
         """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""
         added = row = None
         if s.added is not None:
@@ -220,7 +220,7 @@ class Encoder:
         """Return the bytes that products read of each slot that is an input."""
         spans: dict[int, tuple[int, int]] = {}
         for s in self.plan.steps[first:last]:
-            for o in s.operands if isinstance(s, DotStep) else ():
+            for o in s.operands if isinstance(s, MatmulStep) else ():
                 if o.buffer.kind != "input" or 0 in o.shape:
                     continue
                 reach = [(n - 1) * k for n, k in zip(o.shape, o.strides, strict=True)]

@@ -11,7 +11,7 @@ from adarray_backends.cuda.encoding import Encoder
 from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.results import Results
 
-from adarray.compiler.ir.plan import CallStep, DotStep, Operand
+from adarray.compiler.ir.plan import CallStep, MatmulStep, Operand
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 
@@ -156,7 +156,7 @@ class Operands:
                 found.append(look.copy() if how == COPY else look)
         return found
 
-    def multiply(self, s: DotStep, run: Run, precision: str) -> None:
+    def multiply(self, s: MatmulStep, run: Run, precision: str) -> None:
         """Run a product that cuBLAS cannot do in one call."""
         a, b, out = (self.look(o, run) for o in (s.a, s.b, s.out))
         added = None if s.added is None else self.look(s.added, run).copy()

@@ -9,7 +9,7 @@ import plans
 import pytest
 from plans import buffer, look, operand
 
-from adarray.compiler.ir.plan import DotStep
+from adarray.compiler.ir.plan import MatmulStep
 from adarray.compiler.ir.primitives import Slot
 from adarray.errors import ADArrayError
 
@@ -20,7 +20,7 @@ def _dots(a: np.ndarray, b: np.ndarray, base_a: np.ndarray, base_b: np.ndarray) 
     in_b = buffer("input", base_b.size, 1, b.dtype)
     shape = np.matmul(a, b).shape
     out = buffer("output", int(np.prod(shape)), 0, a.dtype)
-    step = DotStep(operand(in_a, a, base_a), operand(in_b, b, base_b), look(out, shape), ())
+    step = MatmulStep(operand(in_a, a, base_a), operand(in_b, b, base_b), look(out, shape), ())
     return plans.plan([step], [in_a, in_b, out], [look(out, shape)])
 
 

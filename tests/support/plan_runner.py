@@ -14,9 +14,9 @@ from loop_interpreter import Interpreter
 from adarray.compiling import (
     Buffer,
     CallStep,
-    DotStep,
     KernelStep,
     Local,
+    MatmulStep,
     Operand,
     Plan,
     Slot,
@@ -127,7 +127,7 @@ class PlanRunner:
             code = CheckedInterpreter(step.kernel, memories, step.ints).run()
             if code:
                 raise FailedError(code)
-        elif isinstance(step, DotStep):
+        elif isinstance(step, MatmulStep):
             made = np.matmul(self.look(step.a), self.look(step.b))
             if step.added is not None:
                 made = self.look(step.added) + made.dtype.type(step.scale) * made

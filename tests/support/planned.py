@@ -22,7 +22,7 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Note, Operand, Plan
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Note, Operand, Plan
 from adarray.compiler.ir.primitives import (
     Constant,
     Map,
@@ -63,7 +63,7 @@ def example():
     bp.offset, bm.offset = 0, 832
     steps = (
         KernelStep(_first(), (bx, bs, bt), (N,), (doubled, s, total), 1000.0),
-        DotStep(
+        MatmulStep(
             Operand(bs, 0, (1, N), (0, 1)),
             Operand(bw, 0, (N, M), (M, 1)),
             Operand(bp, 0, (1, M), (M, 1)),

@@ -20,7 +20,7 @@ from adarray.compiler.ir.uses import Uses
 MOST, PIECE = 640, 160
 # Values from which on a program may be an unrolled loop.
 UNROLLED = 640
-# Passes up to which a loop of such a program's small kernels has their number in its text. A
+# Iterations up to which a loop of such a program's small kernels has their number in its text. A
 # compiler then writes a sum of four products as four, which takes it a fifth of the time. Sums
 # of so many are added in the same order either way.
 SHORT = 8
@@ -58,9 +58,9 @@ class Division:
         count = 0.0
         if size > MANY:
             for members in reversed(_pieces(group.members, SAMPLE, self._uses)):
-                found = self._statements(self._group(group, members), group)
-                if found:  # they are not there for nobody
-                    count = found / len(members) * size
+                sampled = self._statements(self._group(group, members), group)
+                if sampled:  # they are not there for nobody
+                    count = sampled / len(members) * size
                     break
         if count <= 2 * MOST:
             count = self._statements(group, None)
@@ -71,16 +71,16 @@ class Division:
 
     def _group(self, whole: Group, members: list[Value]) -> Group:
         """Return a group of some of the members of another one."""
-        made = Group(self._number, whole.kind)
+        part = Group(self._number, whole.kind)
         self._number += 1
-        made.members = members
-        made.classes = {m: whole.classes[m] for m in members}
-        made.depth = {m: whole.depth[m] for m in members}
-        made.extents, made.parents = list(whole.extents), list(whole.parents)
-        made.united = whole.united
-        made.totals = set(members) & whole.totals
-        made.shape = whole.shape
-        return made
+        part.members = members
+        part.classes = {m: whole.classes[m] for m in members}
+        part.depth = {m: whole.depth[m] for m in members}
+        part.extents, part.parents = list(whole.extents), list(whole.parents)
+        part.united = whole.united
+        part.totals = set(members) & whole.totals
+        part.shape = whole.shape
+        return part
 
 
 def _pieces(members: list[Value], most: int, uses: Uses) -> list[list[Value]]:
@@ -92,7 +92,7 @@ def _pieces(members: list[Value], most: int, uses: Uses) -> list[list[Value]]:
     crossing = _crossing(members, uses)
     around = _surroundings(members)
     cuts: set[int] = set()
-    found = []
+    pieces = []
     start = 0
     while len(members) - start > most:
         ends = range(start + max(1, most // 2), start + most + 1)
@@ -100,17 +100,17 @@ def _pieces(members: list[Value], most: int, uses: Uses) -> list[list[Value]]:
         known = [k for k in ends if around[k] in cuts and crossing[k] <= LIKE * fewest]
         end = min(known or ends, key=lambda k: (crossing[k], -k))
         cuts.add(around[end])
-        found.append(members[start:end])
+        pieces.append(members[start:end])
         start = end
-    found.append(members[start:])
-    return found
+    pieces.append(members[start:])
+    return pieces
 
 
 def _surroundings(members: list[Value]) -> list[int]:
     """Return for each place a number that tells what is computed before and behind it."""
     keys: dict[Hashable, int] = {}
-    found = [keys.setdefault((_role(m), m.shape, len(m.args)), len(keys)) for m in members]
-    return [hash(tuple(found[max(0, k - NEAR) : k + NEAR])) for k in range(len(found))]
+    roles = [keys.setdefault((_role(m), m.shape, len(m.args)), len(keys)) for m in members]
+    return [hash(tuple(roles[max(0, k - NEAR) : k + NEAR])) for k in range(len(roles))]
 
 
 def _role(member: Value) -> str:
@@ -132,8 +132,8 @@ def _crossing(members: list[Value], uses: Uses) -> list[int]:
     for k, end in enumerate(last):
         change[k + 1] += 1
         change[end + 1] -= 1
-    found, now = [], 0
+    counts, now = [], 0
     for c in change:
         now += c
-        found.append(now)
-    return found
+        counts.append(now)
+    return counts

@@ -118,7 +118,7 @@ class Fusion:
         return value
 
     def _store_output(self, value: Value) -> None:
-        """Make sure that an output can be a look at one buffer, without repetitions."""
+        """Make sure that an output can be a view of one buffer, without repetitions."""
         if isinstance(value.primitive, View) and self.returns_view(value):
             return
         self.store(value)
@@ -182,7 +182,7 @@ class Fusion:
 
     def _foreign(self, group: Group, uses: Iterable[Use]) -> list[Group] | None:
         """Return the groups that must run before a value joins; None if one cannot."""
-        found = []
+        owners = []
         for use in uses:
             for leaf in self.uses.leaves.get(use.root, (use.root,)):
                 owner = self.owner.get(leaf)
@@ -190,12 +190,12 @@ class Fusion:
                     continue
                 if owner is group or owner.before >> group.index & 1:
                     return None
-                found.append(owner)
+                owners.append(owner)
         if group.index in self.users_of_group and len(self.groups) > MANY:
-            for f in found:
+            for f in owners:
                 if (f.before | 1 << f.index) & ~group.before:
                     return None
-        return found
+        return owners
 
     def _candidates(self, value: Value, uses: tuple[Use, ...]) -> Iterator[Group]:
         """Yield the groups that a value may join, the likeliest first."""
@@ -212,15 +212,15 @@ class Fusion:
             :TRIES
         ]
         yield from tried  # most values join the first one
-        found: list[Group] = []
+        candidates: list[Group] = []
         shape = domain(value)
         if elements(shape) <= self.most:
-            found += self.small[-2:]
+            candidates += self.small[-2:]
         for use in uses:
-            found += self.readers.get(use.root, ())[-2:]
+            candidates += self.readers.get(use.root, ())[-2:]
         if shape in self.by_shape:
-            found.append(self.by_shape[shape])
-        for group in found:
+            candidates.append(self.by_shape[shape])
+        for group in candidates:
             if len(tried) < TRIES and group.kind != "step" and group not in tried:
                 tried.append(group)
                 yield group
@@ -274,8 +274,8 @@ class Fusion:
             axis = outer_axis(value, uses, self.along)
             group.outer = group.new_class(domain(value)[axis])
             attempt.classes[axis] = group.outer
-        found = attempt.run()
-        assert found
+        fits = attempt.run()
+        assert fits
         self._commit(attempt, before)
 
     def _commit(self, attempt: Join, before: list[Group]) -> None:
@@ -345,38 +345,38 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
     for use in uses:
         if use.root.size == largest:
             strides = use.strides
-            given = use.root.primitive
-            if isinstance(given, ProgramInput) and use.maps is not None:
-                strides = _strides(use.maps, given.strides, len(shape))
+            root = use.root.primitive
+            if isinstance(root, ProgramInput) and use.maps is not None:
+                strides = _strides(use.maps, root.strides, len(shape))
             reach = [max(r, abs(s)) for r, s in zip(reach, strides, strict=False)]
     if not any(reach):
         reach = list(c_strides(shape))
     axes = [a for a, n in enumerate(shape) if n != 1]
-    gone = folded(value)
-    kept = [a for a in axes if a not in gone]
+    summed = folded(value)
+    others = [a for a in axes if a not in summed]
     best = max(axes, key=lambda a: (reach[a], -a))
-    widest = max(kept or axes, key=lambda a: shape[a])
-    if best in gone and kept and value.size > min(TOTAL, elements(shape) // 16):
+    widest = max(others or axes, key=lambda a: shape[a])
+    if best in summed and others and value.size > min(TOTAL, elements(shape) // 16):
         return widest
-    if kept and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not gone:
+    if others and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not summed:
         return widest
     return best
 
 
 def _strides(maps: Maps, strides: Shape, ndim: int) -> Shape:
     """Return how far an input's element moves per step along each axis of the domain."""
-    made = [0] * ndim
+    moves = [0] * ndim
     for m, s in zip(maps, strides, strict=True):
         for axis, coef in m.terms:
             if axis < ndim:
-                made[axis] += coef * s
-    return tuple(made)
+                moves[axis] += coef * s
+    return tuple(moves)
 
 
 def _ordered(groups: list[Group]) -> list[Group]:
     """Return groups in an order in which they can run, the first ones first."""
     done = 0
-    made: list[Group] = []
+    order: list[Group] = []
     for group in groups:
         stack = [group]
         while stack:
@@ -387,7 +387,7 @@ def _ordered(groups: list[Group]) -> list[Group]:
             elif missing:
                 stack.append(groups[(missing & -missing).bit_length() - 1])
             else:
-                made.append(g)
+                order.append(g)
                 done |= 1 << g.index
                 stack.pop()
-    return made
+    return order

@@ -95,14 +95,14 @@ class Group:
         return tuple(c for a, c in enumerate(classes) if a not in axes) if axes else classes
 
     def has(self, value: Value) -> bool:
-        """Whether members can read `value` in the pass that computes it."""
+        """Whether members can read `value` in the iteration that computes it."""
         return value in self.classes and value not in self.totals
 
     def unite(self, a: int, b: int) -> bool:
         """Make two classes one; False if some member has both."""
         for classes in self.classes.values():
-            found = {self.find(c) for c in classes}
-            if a in found and b in found:
+            roots = {self.find(c) for c in classes}
+            if a in roots and b in roots:
                 return False
         self.parents[max(a, b)] = min(a, b)
         self.united = True
@@ -117,7 +117,7 @@ class Join:
         self.value = value
         self.shape = domain(value)
         self.uses = uses.uses(value)
-        # What it reads of members, in the pass that computes them, and of memory.
+        # What it reads of members, in the iteration that computes them, and of memory.
         self.inside: list[Use] = []
         self.outside: list[Use] = []
         for use in self.uses:

@@ -39,7 +39,7 @@ def times(a: Expr, b: Expr) -> Expr:
 
 
 def slope(expr: Expr, var: str, lets: Mapping[str, Expr]) -> Slope:
-    """Return what `expr` grows by from one pass of the loop over `var` to the next.
+    """Return what `expr` grows by from one iteration of the loop over `var` to the next.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ def terms(expr: Expr, lets: Mapping[str, Expr], depth: int = 16) -> tuple[int, d
     if isinstance(expr, Var) and expr.name in lets and depth:
         return terms(lets[expr.name], lets, depth - 1)
     if isinstance(expr, Apply) and expr.dtype == "int64" and depth:
-        found = [terms(a, lets, depth - 1) for a in expr.args]
+        parts = [terms(a, lets, depth - 1) for a in expr.args]
         if expr.name in ("add", "subtract"):
-            return _sum(found[0], found[1], 1 if expr.name == "add" else -1)
+            return _sum(parts[0], parts[1], 1 if expr.name == "add" else -1)
         if expr.name == "negative":
-            return _sum((0, {}), found[0], -1)
+            return _sum((0, {}), parts[0], -1)
         if expr.name == "multiply":
-            for one, other in (found, found[::-1]):
+            for one, other in (parts, parts[::-1]):
                 if not one[1]:
                     return _sum((0, {}), other, one[0])
     return 0, {expr: 1}
@@ -154,7 +154,7 @@ def terms(expr: Expr, lets: Mapping[str, Expr], depth: int = 16) -> tuple[int, d
 def _sum(
     a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], times_: int
 ) -> tuple[int, dict[Expr, int]]:
-    found = dict(a[1])
+    coefs = dict(a[1])
     for e, n in b[1].items():
-        found[e] = found.get(e, 0) + times_ * n
-    return a[0] + times_ * b[0], {e: n for e, n in found.items() if n}
+        coefs[e] = coefs.get(e, 0) + times_ * n
+    return a[0] + times_ * b[0], {e: n for e, n in coefs.items() if n}

@@ -95,15 +95,15 @@ def decompose(offset: int, strides: Shape, shape: Shape, base: Shape) -> Maps | 
 @lru_cache(REMEMBERED)
 def substitute(maps: Maps, inner: Maps) -> Maps:
     """Return `maps` with each index replaced by what `inner` says it is."""
-    made = []
+    substituted = []
     for m in maps:
         const, terms = m.const, dict[int, int]()
         for axis, coef in m.terms:
             const += coef * inner[axis].const
             for other, c in inner[axis].terms:
                 terms[other] = terms.get(other, 0) + coef * c
-        made.append(AffineIndex(const, tuple((a, c) for a, c in sorted(terms.items()) if c)))
-    return tuple(made)
+        substituted.append(AffineIndex(const, tuple((a, c) for a, c in sorted(terms.items()) if c)))
+    return tuple(substituted)
 
 
 @lru_cache(REMEMBERED)
@@ -135,10 +135,10 @@ def through(view: View, value: Value, operand: Access) -> Access | None:
     maps = decompose(offset, strides, value.shape, below.shape)
     if maps is not None:
         step = linear(maps, operand.strides)
-        found = dict(step.terms)
-        made = tuple(found.get(a, 0) for a in range(value.ndim))
+        coefs = dict(step.terms)
+        along = tuple(coefs.get(a, 0) for a in range(value.ndim))
         inner = operand.maps and substitute(operand.maps, maps)
-        return Access(operand.root, inner, operand.offset + step.const, made)
+        return Access(operand.root, inner, operand.offset + step.const, along)
     if operand.strides == c_strides(below.shape) or below.size == 1:
         # The operand's elements follow one another, as in a reshape.
         offset += operand.offset

@@ -16,7 +16,7 @@ from adarray.base.engines import Engine
 from adarray.base.errors import ADArrayError
 from adarray.base.op import FUNCTIONS, OPS, Op
 from adarray.base.types import Function
-from adarray.compiler.ir.looks import as_transpose, look, same_steps
+from adarray.compiler.ir.array_views import array_view, as_transpose, same_steps
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -186,7 +186,7 @@ def _view(p: View, v: Value, step: Step) -> Run:
         return lambda values: values[a].transpose(axes)
 
     def run(values: Values) -> object:
-        return look(np.asarray(values[a]), offset, shape, strides)
+        return array_view(np.asarray(values[a]), offset, shape, strides)
 
     return run
 

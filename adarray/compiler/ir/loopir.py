@@ -70,7 +70,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Declare a scalar, or an array of `size` elements, for one pass of the loop around it.
+    """Declare a scalar, or an array of `size` elements, for one iteration of the loop around it.
 
     Scalars begin as `init`. Arrays come out of the thread's scratch memory, are not set,
     and have room for a multiple of 64 elements.
@@ -104,7 +104,7 @@ class Fold:
     """Combine `value` into a scalar, an element of a local array, or a `Total`.
 
     On machines with atomic additions also into an element of a buffer that nothing else in
-    the kernel reads or writes: passes of a parallel loop may then fold into the same one.
+    the kernel reads or writes: iterations of a parallel loop may then fold into the same one.
 
     `combine` is one of ``add multiply maximum minimum logical_and logical_or``. In a vector
     loop, folds into one scalar run in lanes that are combined after the loop.
@@ -121,9 +121,9 @@ class For:
     """``for (var = start; var < stop; var++)``.
 
     kind
-        ``"serial"``; ``"parallel"``: passes are independent but for `Total`, and may be
+        ``"serial"``; ``"parallel"``: iterations are independent but for `Total`, and may be
         shared among threads (only as the outermost loop, and one at most); ``"vector"``:
-        passes are independent but for folds, and run in vectors; its body holds `Let`,
+        iterations are independent but for folds, and run in vectors; its body holds `Let`,
         `Store`, `Assign` and `Fold` only.
     """
 
@@ -171,7 +171,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A fold over the passes of the parallel loop: a scalar or an array of `size` elements.
+    """A fold over the iterations of the parallel loop: a scalar or an array of `size` elements.
 
     Every thread folds into memory of its own, which begins as the neutral element; in the
     order of the threads these are combined, and stored at elements 0, 1, ... of `out`.

@@ -74,7 +74,7 @@ class KernelStep(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """A strided look at a buffer: offset and strides in elements.
+    """A strided view of a buffer: offset and strides in elements.
 
     The strides of an input are those that the plan's signature has.
     """
@@ -85,7 +85,7 @@ class Operand(NamedTuple):
     strides: tuple[int, ...]
 
 
-class DotStep(NamedTuple):
+class MatmulStep(NamedTuple):
     """``out = a @ b`` for matrices with leading axes; `out` is in C order.
 
     With `added`, a matrix in C order like `out`, it is ``out = added + scale * (a @ b)``. With
@@ -118,7 +118,7 @@ class CallStep(NamedTuple):
     values: tuple[Value, ...]
 
 
-Step = KernelStep | DotStep | CallStep
+Step = KernelStep | MatmulStep | CallStep
 
 
 class Note(NamedTuple):

@@ -121,7 +121,7 @@ def text(program: Program) -> str:
     names = {v: f"v{i}" for i, v in enumerate(program.values)}
     lines = []
     for v, name in names.items():
-        made = " ".join([shown(v.primitive), *(names[a] for a in v.args)])
-        lines.append(f"{name} {v.dtype}{list(v.shape)} = {made}")
+        definition = " ".join([shown(v.primitive), *(names[a] for a in v.args)])
+        lines.append(f"{name} {v.dtype}{list(v.shape)} = {definition}")
     lines.append(f"return {', '.join(names[v] for v in program.outputs)}")
     return "\n".join(lines)

@@ -33,8 +33,8 @@ class Target:
     along : bool
         Whether kernels must run along the axis that lies farthest apart in memory: threads
         that take neighbouring elements of another one read a line each.
-    joins : int
-        Bytes of arrays up to which kernels that need nothing of each other are joined.
+    merged_bytes : int
+        Bytes of arrays up to which kernels that need nothing of each other become one.
     choose : bool
         Whether a row out of pieces of one array is chosen before anything is computed of it,
         rather than computed of each piece: there are no prefetched rows to disturb.
@@ -62,7 +62,7 @@ class Target:
     cache: int = 512 * 1024
     block: tuple[int, int] = (32, 256)
     along: bool = False
-    joins: int = 0
+    merged_bytes: int = 0
     choose: bool = False
     march: int = 0
     strips: int = 1
@@ -120,7 +120,7 @@ class GpuTarget(Target):
     cache: int = 200 * 1024
     block: tuple[int, int] = (16, 16)
     along: bool = True
-    joins: int = 4 << 20
+    merged_bytes: int = 4 << 20
     choose: bool = True
     march: int = 8
     strips: int = 4 * 132

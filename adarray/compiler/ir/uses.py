@@ -46,7 +46,7 @@ from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 # Recomputing costs at most so much, in arithmetic operations.
 CHEAP_SCALAR, MUCH = 64, 1 << 20
-# Operands of a join that are chosen from element by element.
+# Operands of a concatenation that are chosen from element by element.
 PIECES = 4
 # Multiplications of a matrix product that is no work for a library.
 SMALL_PRODUCT = 1024
@@ -71,8 +71,8 @@ def op_cost(value: Value) -> int:
 
 def sweeps(value: Value) -> bool:
     """Whether a matrix product is computed by loops: one matrix is a vector, or all is small."""
-    product = value.primitive
-    if not isinstance(product, Matmul) or product.epilogue or not numeric(value.dtype):
+    matmul = value.primitive
+    if not isinstance(matmul, Matmul) or matmul.epilogue or not numeric(value.dtype):
         return False
     a, b = value.args
     rows = a.shape[-2] if a.ndim > 1 else 1
@@ -115,15 +115,15 @@ class Uses:
         """Take in the next value."""
         primitive = value.primitive
         if isinstance(primitive, View):
-            found = through(primitive, value, self.access(value.args[0]))
-            if found is None:
-                # No strides say it: what it looks at must lie in memory as itself.
+            access = through(primitive, value, self.access(value.args[0]))
+            if access is None:
+                # No strides say it: what it shows must lie in memory as itself.
                 self.stored_views.append(value.args[0])
-                found = through(primitive, value, whole(value.args[0]))
-                assert found is not None
-            self.accesses[value] = found = self._addressable(found)
-            self.cost[value] = self.cost[found.root]
-            self._inherit(value, (found.root,))
+                access = through(primitive, value, whole(value.args[0]))
+                assert access is not None
+            self.accesses[value] = access = self._addressable(access)
+            self.cost[value] = self.cost[access.root]
+            self._inherit(value, (access.root,))
             return
         self.accesses[value] = whole(value)
         self.cost[value] = cost = self._total_cost(value)
@@ -135,22 +135,22 @@ class Uses:
 
     def _inherit(self, value: Value, below: Iterable[Value]) -> None:
         """Note what a value that is recomputed wherever it is read reads in the end."""
-        found: dict[Value, None] = {}
+        roots: dict[Value, None] = {}
         for v in below:
-            found.update(dict.fromkeys(self.leaves.get(v, (self.access(v).root,))))
+            roots.update(dict.fromkeys(self.leaves.get(v, (self.access(v).root,))))
         if isinstance(value.primitive, View) and self.access(value).root not in self.leaves:
             return
-        if len(found) <= 8:
-            self.leaves[value] = tuple(found)
+        if len(roots) <= 8:
+            self.leaves[value] = tuple(roots)
 
     def _addressable(self, access: Access) -> Access:
         """Return an access that can be made: of an input without C order, by its axes."""
         root = access.root
-        given = root.primitive if isinstance(root.primitive, ProgramInput) else None
-        if access.maps is not None or (given is None and root not in self.leaves):
+        source = root.primitive if isinstance(root.primitive, ProgramInput) else None
+        if access.maps is not None or (source is None and root not in self.leaves):
             return access
         c_order = c_strides(root.shape)
-        if given is not None and given.strides == c_order:
+        if source is not None and source.strides == c_order:
             return access
         # Read a copy of the root in C order.
         copy = Value(View(0, c_order), (root,), root.shape, root.dtype, root.origin)
@@ -177,10 +177,10 @@ class Uses:
 
     def uses(self, value: Value) -> tuple[Use, ...]:
         """Return what a value reads, one use per operand."""
-        found = self._uses.get(value)
-        if found is None:
-            self._uses[value] = found = self._find(value)
-        return found
+        reads = self._uses.get(value)
+        if reads is None:
+            self._uses[value] = reads = self._find(value)
+        return reads
 
     def copy_use(self, value: Value) -> tuple[Use, ...]:
         """Return what a view reads that is stored as an array of its own."""
@@ -228,7 +228,7 @@ class Uses:
         rows = value.ndim - 1 - (b.ndim > 1)
         columns = value.ndim - 1
         leads = value.ndim - (a.ndim > 1) - (b.ndim > 1)
-        made = []
+        reads = []
         for x, matrix in ((a, (rows, ndim - 1)), (b, (ndim - 1, columns))):
             own = matrix if x.ndim > 1 else (ndim - 1,)
             axes = (*range(leads - (x.ndim - len(own)), leads), *own)
@@ -236,8 +236,8 @@ class Uses:
                 AffineIndex(0, ((k, 1),) if n != 1 else ())
                 for k, n in zip(axes, x.shape, strict=True)
             )
-            made.append(_compose(self.access(x), maps, ndim))
-        return tuple(made)
+            reads.append(_compose(self.access(x), maps, ndim))
+        return tuple(reads)
 
     def _pieces(self, axis: int, value: Value) -> Iterable[Use]:
         at = 0
@@ -321,8 +321,8 @@ class Uses:
 def _compose(access: Access, maps: Maps, ndim: int) -> Use:
     """Return `access` with its axes replaced by `maps` onto `ndim` axes."""
     step = linear(maps, access.strides)
-    found = dict(step.terms)
-    strides = tuple(found.get(a, 0) for a in range(ndim))
+    coefs = dict(step.terms)
+    strides = tuple(coefs.get(a, 0) for a in range(ndim))
     composed = None if access.maps is None else substitute(access.maps, maps)
     return Use(access.root, composed, access.offset + step.const, strides)
 

@@ -96,8 +96,8 @@ class _Verifier:
 
     def declare(self, name: str, what: str | Local, where: Stmt) -> None:
         """Add a name to the innermost scope."""
-        taken = self.visible(name) is not None or name in self.buffers or name in self.totals
-        self.need(not taken, where, f"the name {name!r} is taken")
+        declared = self.visible(name) is not None or name in self.buffers or name in self.totals
+        self.need(not declared, where, f"the name {name!r} is taken")
         self.scopes[-1][name] = what
 
     # -- the kernel ------------------------------------------------------------------------
@@ -119,10 +119,10 @@ class _Verifier:
             if tops:
                 self.stage = "before" if i < tops[0] else "after" if i > tops[0] else "parallel"
             if tops and i == tops[0] + 1:
-                kept: dict[str, str | Local] = {
+                scalars: dict[str, str | Local] = {
                     n: d for n, d in self.scopes[0].items() if isinstance(d, str)
                 }
-                self.scopes = [kept]
+                self.scopes = [scalars]
             self.statement(s, top=True)
 
     def total(self, t: Total) -> None:
@@ -327,23 +327,25 @@ class _Verifier:
         self.scopes.pop()
 
     def parallel(self, s: For) -> None:
-        """Check that passes share nothing but totals."""
+        """Check that iterations share nothing but totals."""
         own = {t.name for t in statements(s.body) if isinstance(t, Local)}
         for t in statements(s.body):
             name = t.name if isinstance(t, Assign) else t.target if isinstance(t, Fold) else None
             shared = name is not None and name not in own
             if shared and isinstance(self.visible(str(name)), Local):
-                self.need(False, t, f"passes of the parallel loop share {name!r}; use a Total")
+                self.need(False, t, f"iterations of the parallel loop share {name!r}; use a Total")
 
     def vector(self, s: For) -> None:
-        """Check that passes are independent."""
+        """Check that iterations are independent."""
         lets = {t.name: t.value for t in s.body if isinstance(t, Let)}
         folded = set()
         for t in s.body:
             good = isinstance(t, Let | Store | Fold)
             self.need(good, t, "a vector loop holds Let, Store and Fold only")
             if isinstance(t, Store):
-                self.need(slope(t.index, s.var, lets) != ZERO, t, "all passes store to one element")
+                self.need(
+                    slope(t.index, s.var, lets) != ZERO, t, "all iterations store to one element"
+                )
             elif isinstance(t, Fold) and t.index is None:
                 folded.add(t.target)
             elif isinstance(t, Fold) and t.index is not None:
@@ -356,12 +358,12 @@ class _Verifier:
 
     def read(self, s: Stmt) -> list[Expr]:
         """Return all expressions inside a statement of a vector loop, each object once."""
-        found: dict[int, Expr] = {}
+        expressions: dict[int, Expr] = {}
         stack = [e for e in (getattr(s, "value", None), getattr(s, "index", None)) if e is not None]
         while stack:
             e = stack.pop()
-            if id(e) not in found:
-                found[id(e)] = e
+            if id(e) not in expressions:
+                expressions[id(e)] = e
                 stack += e.args if isinstance(e, Apply) else ()
                 stack += [e.index] if isinstance(e, Load) else ()
-        return list(found.values())
+        return list(expressions.values())

@@ -125,7 +125,7 @@ def _place(p: UpdateSlice, v: Value) -> str:
     return _expect(v, base.shape, base.dtype)
 
 
-def _join(p: Concatenate, v: Value) -> str:
+def _concatenate(p: Concatenate, v: Value) -> str:
     axis = p.axis
     first = v.args[0]
     length = sum(a.shape[axis] for a in v.args)
@@ -133,7 +133,7 @@ def _join(p: Concatenate, v: Value) -> str:
     for a in v.args:
         rest = (*a.shape[:axis], length, *a.shape[axis + 1 :])
         if rest != shape or a.dtype != first.dtype:
-            return f"joins {[a.shape for a in v.args]}"
+            return f"concatenates {[a.shape for a in v.args]}"
     return _expect(v, shape, first.dtype)
 
 
@@ -231,7 +231,7 @@ def _wrong(v: Value) -> str:
         case UpdateSlice() as p:
             return _place(p, v)
         case Concatenate() as p:
-            return _join(p, v)
+            return _concatenate(p, v)
         case GatherND() as p:
             return _gather(p, v)
         case ScatterND() as p:

@@ -73,10 +73,10 @@ def compose(outer: StridedLayout, inner: StridedLayout) -> StridedLayout | None:
     radix = c_strides(shape)
     low = digits(outer.offset, radix)
     high = list(low)
-    made = []
+    composed = []
     for s, n in zip(outer.strides, outer.shape, strict=True):
         if n == 1 or s == 0:
-            made.append(0)
+            composed.append(0)
             continue
         moved = 0
         for k, d in enumerate(digits(abs(s), radix)):
@@ -88,20 +88,20 @@ def compose(outer: StridedLayout, inner: StridedLayout) -> StridedLayout | None:
                 high[k] += d * (n - 1)
             else:
                 low[k] += d * (n - 1)
-        made.append(moved)
+        composed.append(moved)
     if any(a < 0 for a in low) or any(b >= n for b, n in zip(high, shape, strict=True)):
         return None
     start = sum(d * s for d, s in zip(digits(outer.offset, radix), strides, strict=True))
-    return normal(inner.offset + start, tuple(made), outer.shape)
+    return normal(inner.offset + start, tuple(composed), outer.shape)
 
 
 def digits(number: int, radix: Shape) -> list[int]:
     """Return the multi-index of element `number`, given the strides of a C-ordered array."""
-    made = []
+    indices = []
     for step in radix:
         d, number = divmod(number, step)
-        made.append(d)
-    return made
+        indices.append(d)
+    return indices
 
 
 def region(view: StridedLayout, shape: Shape) -> tuple[Shape, Shape, tuple[int, ...]] | None:
@@ -144,19 +144,19 @@ def broadcast_shape(shapes: list[Shape]) -> Shape:
     elif all(s == first for s in shapes):
         return first
     ndim = max(map(len, shapes))
-    made = [1] * ndim
+    common = [1] * ndim
     for shape in shapes:
         lead = ndim - len(shape)
         for i, n in enumerate(shape, lead):
             if n != 1:
-                if made[i] not in (1, n):
+                if common[i] not in (1, n):
                     raise ValueError(f"broadcasting: shapes {shapes} do not broadcast")
-                made[i] = n
-    return tuple(made)
+                common[i] = n
+    return tuple(common)
 
 
 def broadcast_strides(shape: Shape, to: Shape) -> Shape:
     """Return the strides that spread a C-ordered array of `shape` over shape `to`."""
     lead = len(to) - len(shape)
-    kept = tuple(0 if n == 1 else s for s, n in zip(c_strides(shape), shape, strict=True))
-    return (0,) * lead + kept
+    strides = tuple(0 if n == 1 else s for s, n in zip(c_strides(shape), shape, strict=True))
+    return (0,) * lead + strides

@@ -12,11 +12,11 @@ PARTS = 8
 
 
 def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Values) -> list[int]:
-    """Return the sorted values of index `name` at which a place or join changes its operand.
+    """Return the sorted values of index `name` where updates or concatenations change operands.
 
     None at all where there are too many: then conditions are evaluated element by element.
     """
-    found: set[int] = set()
+    places: set[int] = set()
     seen: set[tuple[Node, Index]] = set()
     stack = list(roots)
     while stack:
@@ -24,7 +24,7 @@ def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Val
         if (node, index) in seen:
             continue
         seen.add((node, index))
-        _own(node, index, name, found)
+        _own(node, index, name, places)
         for ref in node.args:
             if ref.node is not None and ref.node not in values.done:
                 below = ref.node
@@ -33,31 +33,31 @@ def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Val
                 seen_at = Values.seen(ref, index)
                 if not isinstance(below.operation, Folded):
                     stack.append((below, seen_at))
-    inside = sorted(p for p in found if 0 < p < extent)
+    inside = sorted(p for p in places if 0 < p < extent)
     return inside if len(inside) < PARTS else []
 
 
-def _own(node: Node, index: Index, name: str, found: set[int]) -> None:
+def _own(node: Node, index: Index, name: str, places: set[int]) -> None:
     """Add the borders of a node that chooses among its operands."""
     match node.operation:
         case UpdateSlice() as p:
             shape = node.value.args[1].shape
             for at, first, n in zip(index, p.starts, shape, strict=True):
-                _add(at, first, name, found)
-                _add(at, first + n, name, found)
+                _add(at, first, name, places)
+                _add(at, first + n, name, places)
         case Concatenate() as p:
             start = 0
             for a in node.value.args[:-1]:
                 start += a.shape[p.axis]
-                _add(index[p.axis], start, name, found)
+                _add(index[p.axis], start, name, places)
 
 
-def _add(at: Affine, border: int, name: str, found: set[int]) -> None:
+def _add(at: Affine, border: int, name: str, places: set[int]) -> None:
     """Add where an index that moves with `name` alone reaches a border."""
     if len(at.terms) != 1 or at.terms[0][0] != name:
         return
     coef = at.terms[0][1]
     if coef == 1:
-        found.add(border - at.const)
+        places.add(border - at.const)
     elif coef == -1:
-        found.add(at.const - border + 1)
+        places.add(at.const - border + 1)

@@ -90,7 +90,7 @@ def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[Nod
         return False
     if n in stored and a not in n.folded:
         strides = stored[n].strides
-        k, m = n.kept.index(a), n.kept.index(b)
+        k, m = n.unfolded.index(a), n.unfolded.index(b)
         if strides[k] != strides[m] * extents[second]:
             return False
     return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
@@ -139,7 +139,7 @@ def _merge(n: Node, first: int, second: int, stored: dict[Node, Memory]) -> None
     if n in stored and a not in n.folded:
         memory = stored[n]
         strides = list(memory.strides)
-        strides[n.kept.index(a)] = strides[n.kept.index(b)]
+        strides[n.unfolded.index(a)] = strides[n.unfolded.index(b)]
         memory.strides = tuple(strides)
     for r in n.args:
         if r.at is not None:
@@ -162,7 +162,7 @@ def _merged_maps(r: Ref) -> Maps:
     assert r.node is not None
     # The target comes earlier: it is merged already, and has only the first class; the
     # second one's axis has length 1 now.
-    value_axes = r.node.kept
+    value_axes = r.node.unfolded
     assert r.node.classes is not None
     return tuple(
         AffineIndex(0, ()) if r.node.classes[axis] < 0 else m

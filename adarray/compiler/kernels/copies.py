@@ -47,7 +47,7 @@ def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]
                 again = loops.difference(c for c, _ in place[2])
                 readings[place] = readings.get(place, 0) + math.prod(extents[c] for c in again)
     copies: dict[Place, Node] = {}
-    made: list[Node] = []
+    nodes: list[Node] = []
     for node in order:
         for k, ref in enumerate(node.args):
             place = _place(node, ref, outer)
@@ -58,10 +58,10 @@ def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]
             if place not in copies:
                 assert ref.memory is not None
                 copies[place] = _copy(ref.memory, place, extents)
-                made.append(copies[place])
+                nodes.append(copies[place])
             node.args[k] = _reference(node, copies[place])
-        made.append(node)
-    return made
+        nodes.append(node)
+    return nodes
 
 
 def _place(node: Node, ref: Ref, outer: int) -> Place | None:

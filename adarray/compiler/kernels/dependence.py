@@ -117,8 +117,8 @@ def meets(read: AffineIndex | None, offset: int, strides: Shape, shape: Shape, b
     if read is None:
         return True
     write = strided(offset, strides)
-    found = dict(read.terms)
-    steps = tuple(found.get(a, 0) for a in range(len(shape)))
+    coefs = dict(read.terms)
+    steps = tuple(coefs.get(a, 0) for a in range(len(shape)))
     if apart(read, write, shape):
         return False
     if all(n == 1 or steps[a] == strides[a] for a, n in enumerate(shape)):

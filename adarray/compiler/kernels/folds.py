@@ -22,7 +22,7 @@ class Folds:
     size: int
     low: Affine
     extents: list[int]
-    # Most passes of a loop whose number stands in the text.
+    # Most iterations of a loop whose number stands in the text.
     literal: int = 0
     totals: list[Total]
     total_names: dict[Node, str]
@@ -54,11 +54,11 @@ class Folds:
         """Return what a fold folds."""
         args = [self.values.read(r, index) for r in node.args]
         if len(args) == 1:
-            found, depth = args[0]
-            if found.dtype != node.dtype:
+            term, depth = args[0]
+            if term.dtype != node.dtype:
                 key = ("cast", node, index)
-                return self.scope.let(key, Apply(node.dtype, "cast", (found,)), depth)[0]
-            return found
+                return self.scope.let(key, Apply(node.dtype, "cast", (term,)), depth)[0]
+            return term
         key = ("product", node, index)
         product = Apply(node.dtype, "multiply", tuple(e for e, _ in args))
         return self.scope.let(key, product, max(d for _, d in args))[0]
@@ -77,7 +77,7 @@ class Folds:
 
         Rows of a block lie side by side.
         """
-        strides = [0] * len(node.kept)
+        strides = [0] * len(node.unfolded)
         step = 1
         result = node.result
         if self.blocked and self.outer in result:
@@ -152,7 +152,7 @@ class Folds:
         if node in partial:
             self.scope.emit(Fold(partial[node], node.combine, value))
             return
-        target, where = self._target(node, tuple(index[a] for a in node.kept))
+        target, where = self._target(node, tuple(index[a] for a in node.unfolded))
         self.scope.emit(Fold(target, node.combine, value, where))
 
     def _target(self, node: Node, own: Index) -> tuple[str, Expr | None]:
@@ -161,7 +161,7 @@ class Folds:
             name = self.total_names[node]
             if not any(c >= 0 for c in node.result):
                 return name, None
-            strides = c_strides(tuple(node.shape[a] for a in node.kept))
+            strides = c_strides(tuple(node.shape[a] for a in node.unfolded))
             return name, self.scope.index(combine(list(zip(strides, own, strict=True))))[0]
         name, strides = self.pending[node]
         if not self.stages.results(node):

@@ -1,7 +1,7 @@
 """Lowering: a group of values becomes a kernel of loop IR.
 
 The outer loop runs over rows, or over blocks of rows where rows are short: then rows are
-the innermost, vector loop. Every pass is a sequence of nests (see `lower_stages`).
+the innermost, vector loop. Every iteration is a sequence of nests (see `lower_stages`).
 
 References
 ----------
@@ -44,7 +44,7 @@ from adarray.compiler.kernels.values import Index, Stored, Values
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
 # Bytes of local arrays that a block of rows may take.
-SCRATCH = 96 * 1024
+LOCAL_BYTES = 96 * 1024
 
 
 class Lowered(NamedTuple):
@@ -149,7 +149,7 @@ class Lowering(Folds):
         self.declare()
         if self.outer < 0:
             self.scope.open()
-            self.write_pass()
+            self.write_iteration()
             self.scope.emit(*self.scope.close())
         elif self.blocked and self._flat():
             self._nest(frozenset({self.outer}), self._works()[0][frozenset({self.outer})])
@@ -180,7 +180,7 @@ class Lowering(Folds):
 
     @property
     def rows(self) -> int:
-        """Passes of the outer loop."""
+        """Iterations of the outer loop."""
         return self.extents[self.outer]
 
     def _declare_total(self, node: Node) -> None:
@@ -232,7 +232,7 @@ class Lowering(Folds):
             name = scope.index_name("i", 0, max(0, self.extents[self.outer] - 1), 1)
             self.vars[self.outer] = name
             count = n
-        self.write_pass()
+        self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
         few = self.spread and not self.blocked and self.rows < SHORT
@@ -242,7 +242,7 @@ class Lowering(Folds):
         """Return how many rows a block has: local arrays of all of them stay near."""
         width = 0
         for node in self.order:
-            if isinstance(node.operation, Folded) or node in self.stages.kept:
+            if isinstance(node.operation, Folded) or node in self.stages.local:
                 if node.total or (node in self.stored and not isinstance(node.operation, Folded)):
                     continue
                 size = 8
@@ -252,7 +252,7 @@ class Lowering(Folds):
                 width += size
         if not width:
             return BLOCK
-        return max(LEAST, min(MOST, SCRATCH // width // LEAST * LEAST))
+        return max(LEAST, min(MOST, LOCAL_BYTES // width // LEAST * LEAST))
 
     def _works(self) -> dict[int, dict[frozenset[int], list[Work]]]:
         """Return what is to be done, by time and nest."""
@@ -274,13 +274,13 @@ class Lowering(Folds):
                     add(time + 1, s.results(node), Work("store", node))
             elif node in self.stored:
                 add(time, s.nest(node), Work("store", node))
-            elif node in s.kept:
+            elif node in s.local:
                 add(time, s.nest(node), Work("keep", node))
         self._todo = works
         return works
 
-    def write_pass(self) -> None:
-        """Write one pass of the outer loop."""
+    def write_iteration(self) -> None:
+        """Write one iteration of the outer loop."""
         works = self._works()
         for time in sorted(works):
             for nest in sorted(works[time], key=lambda c: (len(c), sorted(c))):
@@ -375,7 +375,7 @@ class Lowering(Folds):
             name, strides = self.pending.pop(node)
             scalar = isinstance(node.operation, Folded) and not self.stages.results(node)
             self.values.done[node] = (name, None if scalar else strides)
-        elif isinstance(memory, Memory) and node in self.stages.kept:
+        elif isinstance(memory, Memory) and node in self.stages.local:
             self.values.done[node] = (self.values.buffer(memory), memory.strides)
 
     def _innermost(self, vector: int, works: list[Work], folds: list[Node]) -> None:
@@ -442,15 +442,15 @@ class Lowering(Folds):
                 continue
             index = self._index(w.node)
             roots += [(ref.node, self.values.seen(ref, index)) for ref in w.node.args if ref.node]
-        found = borders(roots, "vector", n, self.values)
+        breaks = borders(roots, "vector", n, self.values)
         self.vars = names
         del self.scope.depth["vector"], self.scope.range["vector"]
-        found = sorted({*found, *ends} - {n})
-        points = [0, *found, n]
+        breaks = sorted({*breaks, *ends} - {n})
+        points = [0, *breaks, n]
         short = self.aligned
-        if found and found[0] % short and points[2] - found[0] > 4 * short:
+        if breaks and breaks[0] % short and points[2] - breaks[0] > 4 * short:
             # Vectors of the long part begin where those of a whole row would.
-            points.insert(2, found[0] + -found[0] % short)
+            points.insert(2, breaks[0] + -breaks[0] % short)
         return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
 
     def _end(self, node: Node, vector: int) -> int:

@@ -166,7 +166,7 @@ class Node:
         self.ring: RowsAtHand | None = None
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def unfolded(self) -> tuple[int, ...]:
         """Axes of the domain that are those of the result, in order."""
         return tuple(a for a in range(len(self.shape)) if a not in self.folded)
 
@@ -174,7 +174,7 @@ class Node:
     def result(self) -> tuple[int, ...]:
         """Classes of the result's axes."""
         assert self.classes is not None
-        return tuple(self.classes[a] for a in self.kept)
+        return tuple(self.classes[a] for a in self.unfolded)
 
     @property
     def combine(self) -> str:
@@ -292,7 +292,7 @@ class Nodes:
 
     def memory(self, value: Value) -> Memory:
         """Return the memory of a value."""
-        found = self.memories.get(value)
-        if found is None:
-            found = self.memories[value] = Memory(value)
-        return found
+        memory = self.memories.get(value)
+        if memory is None:
+            memory = self.memories[value] = Memory(value)
+        return memory

@@ -42,17 +42,17 @@ class ScatterLoops:
         ahead = range(self.position, self.position + self.width)
         self.rest = [a for a in range(self.piece.ndim) if a not in ahead]
         self.order = [*ahead, *self.rest]
-        self.kept = [a for a in range(value.ndim) if a not in self.axes]
+        self.unindexed = [a for a in range(value.ndim) if a not in self.axes]
 
     def element(self, s: Serial, index: tuple[Affine, ...]) -> tuple[Expr, Expr]:
         """Return what is written with an index in the order of the loops, and where."""
         by_axis = dict(zip(self.order, index, strict=True))
         strides = c_strides(self.value.shape)
         parts = list(self.places(s, index[: self.width], strides, self.axes))
-        for axis, a in zip(self.kept, self.rest, strict=True):
+        for axis, a in zip(self.unindexed, self.rest, strict=True):
             parts.append((strides[axis], by_axis[a]))
-        found, _ = s.values.read(self.new, tuple(by_axis[a] for a in range(self.piece.ndim)))
-        return found, s.scope.index(combine(parts))[0]
+        element, _ = s.values.read(self.new, tuple(by_axis[a] for a in range(self.piece.ndim)))
+        return element, s.scope.index(combine(parts))[0]
 
     def places(
         self, s: Serial, where: tuple[Affine, ...], strides: tuple[int, ...], axes: tuple[int, ...]
@@ -81,15 +81,15 @@ def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered
     together = p.add and value.dtype.name in target.atomic
 
     def body(index: tuple[Affine, ...]) -> None:
-        found, at = x.element(s, index)
+        element, at = x.element(s, index)
         if together:
-            s.scope.emit(Fold(s.target, "add", found, at))
+            s.scope.emit(Fold(s.target, "add", element, at))
             return
         if p.add:
             old = Load(value.dtype.name, s.target, at)
             name = "logical_or" if value.dtype == np.bool_ else "add"
-            found = Apply(value.dtype.name, name, (old, found))
-        s.scope.emit(Store(s.target, at, found))
+            element = Apply(value.dtype.name, name, (old, element))
+        s.scope.emit(Store(s.target, at, element))
 
     s.loops([x.piece.shape[a] for a in x.order], x.kinds(together, len(x.order)), body)
     return s.lowered("inout")
@@ -136,8 +136,8 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
         scope.open()
 
         def piece(rest: tuple[Affine, ...]) -> None:
-            found, at = x.element(write, (*index, *rest))
-            scope.emit(Store(write.target, at, found))
+            element, at = x.element(write, (*index, *rest))
+            scope.emit(Store(write.target, at, element))
 
         write.loops(shape[x.width :], x.kinds(True, len(shape))[x.width :], piece)
         scope.emit(If(Apply("bool", "equal", (last, n)), scope.close()))

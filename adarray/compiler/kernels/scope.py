@@ -1,6 +1,6 @@
 """Writing loop IR: nested levels of statements, and where a computed value may stand.
 
-Level 0 is the kernel, level 1 a pass of the outer loop, further ones are inner loops. A
+Level 0 is the kernel, level 1 an iteration of the outer loop, further ones are inner loops. A
 value is named at the outermost level at which everything that it reads is known; so what
 does not change in a loop is computed before it.
 
@@ -110,10 +110,10 @@ class Scope:
         name = self.fresh("t")
         level = self.levels[depth]
         level.statements.append(Let(name, expr))
-        found = (Var(expr.dtype, name), depth)
-        self.memo[key] = found
+        variable = (Var(expr.dtype, name), depth)
+        self.memo[key] = variable
         level.keys.append(key)
-        return found
+        return variable
 
     def number(self, role: str, value: int, literal: bool = True) -> Expr:
         """Return an integer: in the text if it is small, else as a parameter."""

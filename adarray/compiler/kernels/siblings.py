@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Passes of the outer loop."""
+        """Iterations of the outer loop."""
         return self.extents[self.outer]
 
     @property
@@ -118,17 +118,17 @@ def find_siblings(
     part : callable
         Returns what a group computes; None if it runs alone.
     """
-    found: list[Family] = []
+    families: list[Family] = []
     recent: list[Family] = []
     for group in groups:
         mine = set(reads(group))
-        made = part(group)
-        new = Family(group, made, mine)
+        computed = part(group)
+        new = Family(group, computed, mine)
         for family in reversed(recent):
-            if made is not None and family.takes(made, mine):
+            if computed is not None and family.takes(computed, mine):
                 family.add(new)
                 if len(family.groups) == 2:
-                    found.append(family)
+                    families.append(family)
                 break
             if family.makes & mine:
                 recent.append(new)
@@ -136,7 +136,7 @@ def find_siblings(
         else:
             recent.append(new)
         del recent[:-BETWEEN]
-    return found
+    return families
 
 
 def one_loop(parts: list[Part]) -> tuple[list[Node], dict[Node, Memory], int, list[int]]:
@@ -162,7 +162,7 @@ def write(parts: list[Part], target: Target) -> Lowered:
     for stage in stages:
         stage.vars[stage.outer] = name
         if stage.rows == base.rows:
-            stage.write_pass()
+            stage.write_iteration()
         else:
             _first_rows(stage, name)
     body = scope.close()
@@ -171,7 +171,7 @@ def write(parts: list[Part], target: Target) -> Lowered:
 
 
 def _first_rows(stage: Lowering, name: str) -> None:
-    """Write a pass that the first rows alone have."""
+    """Write an iteration that the first rows alone have."""
     scope, values = stage.scope, stage.values
     scope.open()
     here = scope.here
@@ -179,7 +179,7 @@ def _first_rows(stage: Lowering, name: str) -> None:
     outside = scope.depth[name], scope.range[name]
     scope.depth[name], scope.range[name] = here, (0, max(0, stage.rows - 1))
     values.row_depth = here
-    stage.write_pass()
+    stage.write_iteration()
     values.row_depth = 1
     scope.depth[name], scope.range[name] = outside
     inside = Apply("bool", "less", (Var("int64", name), stage.extent(stage.outer)))

@@ -1,4 +1,4 @@
-"""One parallel loop in place of two: GPUs need more passes than a short outermost axis has."""
+"""One parallel loop in place of two: GPUs need more iterations than a short outermost axis has."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from adarray.compiler.ir.loopir import (
     statements,
 )
 
-SHORT = 8192  # passes below which a loop is joined with the one in it
+SHORT = 8192  # iterations below which a loop is flattened with the one in it
 
 
 def spread(loop: For) -> For:
-    """Return a parallel loop joined with the serial ones that are all it consists of.
+    """Return a parallel loop flattened with the serial ones that are all it consists of.
 
-    The passes of maps and of folds into totals are independent, whatever the loop is. Others
+    The iterations of maps and of folds into totals are independent, whatever the loop is. Others
     stay as they are.
     """
     while True:
@@ -32,7 +32,7 @@ def spread(loop: For) -> For:
             return loop
         (inner,) = loops
         names = {loop.var, *(s.name for s in lets)}
-        if not _joins(loop, inner, names):
+        if not _flattens(loop, inner, names):
             return loop
         var = f"{loop.var}_{inner.var}"
         passed, count = Var("int64", var), inner.stop
@@ -48,7 +48,7 @@ def spread(loop: For) -> For:
         loop = For(var, integer(0), stop, body, "parallel")
 
 
-def _joins(loop: For, inner: For, names: set[str]) -> bool:
+def _flattens(loop: For, inner: For, names: set[str]) -> bool:
     begins = loop.start == integer(0) and inner.start == integer(0)
     if inner.kind != "serial" or not begins or not _is_size(inner.stop, names):
         return False

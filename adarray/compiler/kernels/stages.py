@@ -1,8 +1,8 @@
 """Stages of a kernel: in which loop nest, and after which others, each value is computed.
 
-A pass of the outer loop is a sequence of nests. What folds over inner axes is known after
+An iteration of the outer loop is a sequence of nests. What folds over inner axes is known after
 its nest; so what reads a fold runs in a later one. A value that several nests read is kept
-in the pass's scratch memory if computing it again would cost more.
+in local arrays of the iteration if computing it again would cost more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stages:
     outer : int
         Class of the outer loop, -1 if there is none.
     blocked : bool
-        Whether a pass of the outer loop runs over a block of rows, by its innermost loops.
+        Whether an iteration of the outer loop runs over a block of rows, by its innermost loops.
     keep : int
         Cost from which on values are kept; others are computed again in every nest.
     """
@@ -41,7 +41,7 @@ class Stages:
         self.stored = stored
         self.outer = outer
         self.blocked = blocked
-        self.kept: set[Node] = set()
+        self.local: set[Node] = set()
         self.time: dict[Node, int] = {}
         self._set_times()
         self._keep()
@@ -63,7 +63,7 @@ class Stages:
         time = self.time[ref_node]
         if isinstance(ref_node.operation, Folded):
             return time + 1
-        if ref_node not in self.kept:
+        if ref_node not in self.local:
             return time
         here = node.classes is not None and exact and self.nest(node) == self.nest(ref_node)
         return time if here else time + 1
@@ -94,7 +94,7 @@ class Stages:
             root = isinstance(node.operation, Folded) or node in self.stored
             if node.classes is not None and (root or self._worth(node, mine)):
                 if not root:
-                    self.kept.add(node)
+                    self.local.add(node)
                 mine = {(self.time[node], self.nest(node))}
             for ref in node.args:
                 if ref.node is None:
@@ -105,7 +105,7 @@ class Stages:
                     below.add((-1 - len(below), frozenset()))
         for node in self.order:
             if node in self.stored and not isinstance(node.operation, Folded) and node.cost > 2:
-                self.kept.add(node)
+                self.local.add(node)
 
     def _worth(self, node: Node, places: set[Place]) -> bool:
         if isinstance(node.operation, (Constant, Iota, Folded)) or node.classes is None:
@@ -114,7 +114,7 @@ class Stages:
             return False
         if not self.blocked and self.outer >= 0 and self.outer not in node.classes:
             return False
-        # What is the same in all passes of a loop around it is computed before that loop.
+        # What is the same in all iterations of a loop around it is computed before that loop.
         mine = self.nest(node)
         return node.cost >= self.dear and (
             len(places) > 1 or any(mine < nest for _, nest in places)

@@ -1,4 +1,4 @@
-"""Kernels of values that fuse with nothing: updates of regions, scatters, scans, long joins."""
+"""Kernels of values that fuse with nothing: updates, scatters, scans, long concatenations."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def piece(
     """
     classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
     dtype = memory.value.dtype
-    made = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
-    node = Node(Value(made, (), shape, dtype), classes)
+    operation = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
+    node = Node(Value(operation, (), shape, dtype), classes)
     node.args = [ref]
     if add:
         here = strided(memory.offset, memory.strides)
@@ -180,9 +180,9 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
 
     def term(index: dict[int, Affine]) -> tuple[Expr, Expr]:
         full = tuple(index.get(a, NOTHING) for a in range(value.ndim))
-        found, _ = s.values.read(ref, full)
+        expr, _ = s.values.read(ref, full)
         at, _ = s.scope.index(combine([(strides[a], full[a]) for a in range(value.ndim)]))
-        return found, at
+        return expr, at
 
     if not wide:
         s.loops([shape[a] for a in lead], kinds[: len(lead)],
@@ -196,19 +196,19 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
         return s.lowered("out")
 
     def first(index: tuple[Affine, ...]) -> None:
-        found, at = term(dict(zip([*lead, *tail], index, strict=True)))
-        s.scope.emit(Store(s.target, at, found))
+        expr, at = term(dict(zip([*lead, *tail], index, strict=True)))
+        s.scope.emit(Store(s.target, at, expr))
 
     def later(index: tuple[Affine, ...]) -> None:
         by_axis = dict(zip(order, index, strict=True))
         before = dict(by_axis)
         if shape[axis] != 1:
             by_axis[axis] = combine([(1, by_axis[axis])], 1)
-        found, at = term(by_axis)
+        expr, at = term(by_axis)
         full = tuple(before.get(a, NOTHING) for a in range(value.ndim))
         old, _ = s.scope.index(combine([(strides[a], full[a]) for a in range(value.ndim)]))
         load = Load(dtype, s.target, old)
-        s.scope.emit(Store(s.target, at, Apply(dtype, combine_, (load, found))))
+        s.scope.emit(Store(s.target, at, Apply(dtype, combine_, (load, expr))))
 
     plain = ["vector" if k == "vector" else "serial" for k in kinds]
     s.loops([shape[a] for a in (*lead, *tail)], [plain[order.index(a)] for a in (*lead, *tail)],
@@ -222,18 +222,18 @@ def _line(s: Serial, p: PrefixScan, value: Value, term: Term, index: dict[int, A
     """Write the running fold of one line, at an index of the other axes."""
     axis, combine_ = p.axis % value.ndim, p.combine
     dtype = value.dtype.name
-    held = s.scope.fresh("r")
+    total = s.scope.fresh("r")
     start = neutral(combine_, dtype)
     if start == Const(dtype, 0.0):
         start = Const(dtype, -0.0)  # the first sum is the first term, sign of zero included
-    s.scope.emit(Local(held, dtype, None, start))
+    s.scope.emit(Local(total, dtype, None, start))
     s.scope.open()
     n = value.shape[axis]
     name = s.scope.index_name("i", 0, max(0, n - 1), s.scope.here)
     where = index | {axis: Affine(0, ((name, 1),))}
-    found, at = term(where)
-    s.scope.emit(Fold(held, combine_, found))
-    s.scope.emit(Store(s.target, at, Var(dtype, held)))
+    expr, at = term(where)
+    s.scope.emit(Fold(total, combine_, expr))
+    s.scope.emit(Store(s.target, at, Var(dtype, total)))
     body = s.scope.close()
     stop = s.scope.number("n", n, literal=False)
     s.scope.emit(For(name, integer(0), stop, body, "serial"))

@@ -79,7 +79,7 @@ def _read(
     numbers: dict[DType, list[np.generic]],
 ) -> Program:
     """Return the program with operands out of tables, by map and their index."""
-    tables = {dtype: _table(dtype, found) for dtype, found in numbers.items()}
+    tables = {dtype: _table(dtype, entries) for dtype, entries in numbers.items()}
     values = list(tables.values())
     new: dict[Value, Value] = {}
     for v in program.values:

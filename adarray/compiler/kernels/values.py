@@ -30,8 +30,9 @@ from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
 from adarray.compiler.kernels.tables import is_table
 
 Index = tuple[Affine, ...]
-Found = tuple[Expr, int]
-# Where an operand of a join begins and ends, and how it is read.
+# An expression, and the level of the scope where it is known.
+ExprAtLevel = tuple[Expr, int]
+# Where an operand of a concatenation begins and ends, and how it is read.
 Border = tuple[int, int, Ref]
 
 
@@ -56,7 +57,7 @@ class Stage(Protocol):
     unbounded: bool
 
     def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
-        """Return the one reading that all pieces of a join are, if it is a rotation."""
+        """Return the one reading that all pieces of a concatenation are, if it is a rotation."""
 
 
 def mapped(maps: Maps, index: Index) -> Index:
@@ -85,7 +86,7 @@ class Values:
         self.origin: dict[str, Affine] = {}
         self.vector_depth = -1
         self.bad = ""
-        # Level of a pass over one row, inside which local memory is written and read.
+        # Level of an iteration over one row, inside which local memory is written and read.
         self.row_depth = 1
         # Whether rows out of pieces of one node are chosen by their index.
         self.choose = False
@@ -103,7 +104,7 @@ class Values:
 
     # -- reading --------------------------------------------------------------------------
 
-    def read(self, ref: Ref, index: Index) -> Found:
+    def read(self, ref: Ref, index: Index) -> ExprAtLevel:
         """Return what a reader at `index` reads."""
         if ref.node is not None:
             assert ref.maps is not None
@@ -121,7 +122,9 @@ class Values:
         assert ref.maps is not None
         return mapped(ref.maps, index)
 
-    def load(self, buffer: str, dtype: str, at: Affine, least: int, role: str = "at") -> Found:
+    def load(
+        self, buffer: str, dtype: str, at: Affine, least: int, role: str = "at"
+    ) -> ExprAtLevel:
         """Return an element of a buffer or local array."""
         key = ("load", buffer, at)
         hit = self.scope.memo.get(key)
@@ -130,7 +133,7 @@ class Values:
         expr, depth = self.scope.index(at, role)
         return self.scope.let(key, Load(dtype, buffer, expr), max(depth, least))
 
-    def value(self, node: Node, index: Index) -> Found:
+    def value(self, node: Node, index: Index) -> ExprAtLevel:
         """Return the element of a node at an index of its result."""
         key = (node, index)
         hit = self.scope.memo.get(key)
@@ -143,34 +146,34 @@ class Values:
             case Map():
                 return self._map(node, index)
             case View():
-                found = self.read(node.args[0], index)
+                result = self.read(node.args[0], index)
             case Constant() as p:
-                found = Const(node.dtype, p.value.item()), 0
+                result = Const(node.dtype, p.value.item()), 0
             case Iota() as p:
-                found = self._iota(p, node, index)
+                result = self._iota(p, node, index)
             case Concatenate() as p:
-                found = self._join(p, node, index)
+                result = self._concatenate(p, node, index)
             case UpdateSlice() as p:
-                found = self._place(p, node, index)
+                result = self._update_slice(p, node, index)
             case GatherND() as p:
-                found = self._gather(p, node, index)
+                result = self._gather(p, node, index)
             case ScatterND() as p:
-                found = self._scatter(p, node, index)
+                result = self._scatter(p, node, index)
             case FromRing():
-                found = self._ring(node, index)
+                result = self._ring(node, index)
             case Folded() | Reduce() | Matmul():
                 raise AssertionError(f"{node.value} is read before it is folded")
             case ProgramInput() | ConstantArray() | PrefixScan() | PythonCall() | CallResult():
                 raise AssertionError(f"{node.value} lies in memory, and is no node")
             case _:
                 assert_never(node.operation)
-        if isinstance(found[0], (Apply, Load)):
-            return self.scope.let(key, *found)
-        return found
+        if isinstance(result[0], (Apply, Load)):
+            return self.scope.let(key, *result)
+        return result
 
     def _from_local(
         self, node: Node, place: tuple[str, tuple[int, ...] | None], index: Index
-    ) -> Found:
+    ) -> ExprAtLevel:
         name, strides = place
         if strides is None:
             return Var(node.dtype, name), min(self.row_depth, self.scope.here)
@@ -180,16 +183,16 @@ class Values:
         least = min(self.row_depth, self.scope.here)
         return self.load(name, node.dtype, combine(parts), least)
 
-    def _ring(self, node: Node, index: Index) -> Found:
+    def _ring(self, node: Node, index: Index) -> ExprAtLevel:
         assert node.ring is not None
         name, at = node.ring.find(self, index)
         return self.load(name, node.dtype, at, min(self.row_depth, self.scope.here))
 
     # -- kinds ----------------------------------------------------------------------------
 
-    def _map(self, node: Node, index: Index) -> Found:
+    def _map(self, node: Node, index: Index) -> ExprAtLevel:
         """Return the element of a map of maps, however long the chain of them is."""
-        stack: list[tuple[Node, Index, Iterator[Ref], list[Found]]] = []
+        stack: list[tuple[Node, Index, Iterator[Ref], list[ExprAtLevel]]] = []
         stack.append((node, index, iter(node.args), []))
         while True:
             node, index, refs, args = stack[-1]
@@ -211,20 +214,20 @@ class Values:
             else:
                 depth = max((d for _, d in args), default=0)
                 assert isinstance(node.operation, Map)
-                made = Apply(node.dtype, node.operation.name, tuple(e for e, _ in args))
-                found = self.scope.let((node, index), made, depth)
+                applied = Apply(node.dtype, node.operation.name, tuple(e for e, _ in args))
+                result = self.scope.let((node, index), applied, depth)
                 stack.pop()
                 if not stack:
-                    return found
-                stack[-1][3].append(found)
+                    return result
+                stack[-1][3].append(result)
 
-    def _iota(self, p: Iota, node: Node, index: Index) -> Found:
+    def _iota(self, p: Iota, node: Node, index: Index) -> ExprAtLevel:
         expr, depth = self.scope.index(index[p.axis])
         if node.dtype == "int64":
             return expr, depth
         return Apply(node.dtype, "cast", (expr,)), depth
 
-    def _place(self, p: UpdateSlice, node: Node, index: Index) -> Found:
+    def _update_slice(self, p: UpdateSlice, node: Node, index: Index) -> ExprAtLevel:
         base, piece = node.args
         starts = p.starts
         inside: list[Expr] = []
@@ -299,7 +302,7 @@ class Values:
             self.scope.levels[depth].names.append(name)
         return name
 
-    def _join(self, p: Concatenate, node: Node, index: Index) -> Found:
+    def _concatenate(self, p: Concatenate, node: Node, index: Index) -> ExprAtLevel:
         axis = p.axis
         at = index[axis]
         low, high = self.scope.bounds(at)
@@ -334,7 +337,7 @@ class Values:
             expr = Apply(node.dtype, "where", (below, value, expr))
         return expr, depth
 
-    def _one_source(self, borders: list[Border], axis: int, index: Index) -> Found | None:
+    def _one_source(self, borders: list[Border], axis: int, index: Index) -> ExprAtLevel | None:
         """Return the element of pieces that are regions of one array, by choosing its row."""
         memory = borders[0][2].memory
         at = index[axis]
@@ -377,7 +380,7 @@ class Values:
         step = max((abs(c) for r in rows for _, c in r.terms), default=1)
         return (rows[-1].const + step // 2) % step - step // 2
 
-    def _one_node(self, borders: list[Border], axis: int, index: Index) -> Found | None:
+    def _one_node(self, borders: list[Border], axis: int, index: Index) -> ExprAtLevel | None:
         """Return the element of pieces that are regions of one node, by choosing its row."""
         node, at = borders[0][2].node, index[axis]
         depth = self.scope.depth_of(at)
@@ -402,7 +405,7 @@ class Values:
         name = self._index_let(key, expr, depth, 0, node.value.shape[k] - 1)
         return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
-    def _gather(self, p: GatherND, node: Node, index: Index) -> Found:
+    def _gather(self, p: GatherND, node: Node, index: Index) -> ExprAtLevel:
         shape = node.value.args[0].shape
         extended = list(index)
         axes = p.axes
@@ -434,7 +437,7 @@ class Values:
             self.scope.levels[hit[1]].names.append(name)
         return Affine(0, ((name, 1),))
 
-    def _check(self, raw: Expr, depth: int, extent: int, key: object) -> Found:
+    def _check(self, raw: Expr, depth: int, extent: int, key: object) -> ExprAtLevel:
         scope = self.scope
         n = scope.number("extent", extent, literal=False)
         zero = integer(0)
@@ -464,7 +467,7 @@ class Values:
         scope.emit(If(wrong, (Fail(1),)), depth=depth)
         return scope.let(key, Apply("int64", "add", (wrapped, zero)), depth)
 
-    def _scatter(self, p: ScatterND, node: Node, index: Index) -> Found:
+    def _scatter(self, p: ScatterND, node: Node, index: Index) -> ExprAtLevel:
         """Return an element of a scatter that writes each element at most once."""
         value = node.value
         base, piece, *indices = node.args

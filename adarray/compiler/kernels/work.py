@@ -16,8 +16,8 @@ def work_of(order: list[Node]) -> float:
         size = 1
         for n in node.shape:
             size *= n
-        made = node.operation
-        heavy = isinstance(made, Map) and FUNCTIONS[made.name].is_heavy
+        operation = node.operation
+        heavy = isinstance(operation, Map) and FUNCTIONS[operation.name].is_heavy
         per = 2.5 if heavy else 0.15
         total += size * (per + 0.1 * sum(r.memory is not None for r in node.args))
     return total

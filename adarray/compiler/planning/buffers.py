@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, Operand, Step
+from adarray.compiler.ir.plan import Buffer, CallStep, MatmulStep, Operand, Step
 
 ALIGN = 64
 
 
 def touched(step: Step) -> Iterable[Buffer]:
     """Return the buffers that a step reads or writes."""
-    if isinstance(step, DotStep):
+    if isinstance(step, MatmulStep):
         return (*(o.buffer for o in step.operands), step.out.buffer)
     if isinstance(step, CallStep):
         return (*(o.buffer for o in step.operands), *step.results)

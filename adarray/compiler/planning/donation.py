@@ -34,7 +34,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Step
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Operand, Step
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.planning.buffers import touched
 
@@ -65,29 +65,29 @@ def donate(
     list of (int, int, str)
         For each other pair, why not.
     """
-    made = list(steps)
+    current = list(steps)
     inputs = {b.index: b for b in buffers if b.kind == "input"}
     refused = []
     for j, i in pairs:
-        given = inputs.get(i)
+        donor = inputs.get(i)
         out = outputs[j].buffer
         why = "nothing was planned to write it"
-        if given is not None and out.kind == "output":
-            why = _obstacle(made, outputs, j, given)
-        if not why and given is not None:
-            changed = _shared(made, out, given)
+        if donor is not None and out.kind == "output":
+            why = _obstacle(current, outputs, j, donor)
+        if not why and donor is not None:
+            changed = _shared(current, out, donor)
             if changed is None:
                 why = "a kernel reads elements of the argument after it has written others"
             else:
-                made = changed
+                current = changed
                 out.donor = i
         if why:
             refused.append((j, i, why))
-    return made, refused
+    return current, refused
 
 
 def _written(step: Step) -> list[Buffer]:
-    if isinstance(step, DotStep):
+    if isinstance(step, MatmulStep):
         return [step.out.buffer]
     if isinstance(step, CallStep):
         return list(step.results)
@@ -103,31 +103,31 @@ def _first(steps: Sequence[Step], out: Buffer) -> int:
     return len(steps)
 
 
-def _obstacle(steps: Sequence[Step], outputs: Sequence[Operand], j: int, given: Buffer) -> str:
+def _obstacle(steps: Sequence[Step], outputs: Sequence[Operand], j: int, donor: Buffer) -> str:
     """Return why an output cannot lie in an input, whatever its kernels do; "" if it can."""
     x = outputs[j]
     out = x.buffer
     whole = x.offset == 0 and math.prod(x.shape) == out.size and x.strides == c_strides(x.shape)
-    if not whole or out.size != given.size or out.dtype != given.dtype or out.donor >= 0:
+    if not whole or out.size != donor.size or out.dtype != donor.dtype or out.donor >= 0:
         return "it is not an array of its own in C order"
-    if any(o.buffer is given for o in outputs):
+    if any(o.buffer is donor for o in outputs):
         return "the argument itself is a result too"
     begin = _first(steps, out)
     for k, step in enumerate(steps):
-        reads = any(b is given for b in touched(step))
+        reads = any(b is donor for b in touched(step))
         if isinstance(step, CallStep) and (reads or k >= begin):
             return "functions of Python between the kernels may need the argument"
-        if reads and (k > begin or (k == begin and not _in_place(step, given))):
+        if reads and (k > begin or (k == begin and not _in_place(step, donor))):
             return "the argument is read when the result is written already"
         if k >= begin and isinstance(step, KernelStep) and _can_fail(step.kernel):
             return "a kernel may refuse its data when the result is written already"
     return ""
 
 
-def _in_place(step: Step, given: Buffer) -> bool:
+def _in_place(step: Step, donor: Buffer) -> bool:
     """Whether a step may write over what it reads: a kernel maybe, a sum what it adds to."""
-    if isinstance(step, DotStep):
-        return all(o.buffer is not given for o in (step.a, step.b))
+    if isinstance(step, MatmulStep):
+        return all(o.buffer is not donor for o in (step.a, step.b))
     return isinstance(step, KernelStep)
 
 
@@ -135,22 +135,22 @@ def _can_fail(kernel: Kernel) -> bool:
     return any(isinstance(s, Fail) for s in statements(kernel.body))
 
 
-def _shared(steps: list[Step], out: Buffer, given: Buffer) -> list[Step] | None:
+def _shared(steps: list[Step], out: Buffer, donor: Buffer) -> list[Step] | None:
     """Return the steps with an output in the memory of an input; None if a kernel forbids it."""
     begin = _first(steps, out)
     if begin == len(steps):
         return None
     step = steps[begin]
-    if isinstance(step, DotStep) or all(b is not given for b in touched(step)):
+    if isinstance(step, MatmulStep) or all(b is not donor for b in touched(step)):
         return steps
     assert isinstance(step, KernelStep)
-    kernel = merged(step, out, given)
+    kernel = merged(step, out, donor)
     if kernel is None:
         return None
-    kept = [k for k, b in enumerate(step.buffers) if b is not given]
+    others = [k for k, b in enumerate(step.buffers) if b is not donor]
     if _copies_itself(kernel, step.ints):
         return [*steps[:begin], *steps[begin + 1 :]]
-    buffers = tuple(step.buffers[k] for k in kept)
+    buffers = tuple(step.buffers[k] for k in others)
     return [*steps[:begin], step._replace(kernel=kernel, buffers=buffers), *steps[begin + 1 :]]
 
 
@@ -223,9 +223,9 @@ class _Accesses:
         if isinstance(e, Var):
             if e.name in self.locals:
                 return None
-            found = self.names.get(e.name)
-            if found is not None:
-                return self.polynomial(found, names)
+            value = self.names.get(e.name)
+            if value is not None:
+                return self.polynomial(value, names)
             return {(names.get(e.name, e.name),): 1}
         if not isinstance(e, Apply):
             return None
@@ -243,19 +243,19 @@ class _Accesses:
 
 
 def _added(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
-    made = dict(a)
+    terms = dict(a)
     for k, n in b.items():
-        made[k] = made.get(k, 0) + sign * n
-    return {k: n for k, n in made.items() if n}
+        terms[k] = terms.get(k, 0) + sign * n
+    return {k: n for k, n in terms.items() if n}
 
 
 def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
-    made: Polynomial = {}
+    terms: Polynomial = {}
     for k, m in a.items():
         for q, n in b.items():
             key = tuple(sorted((*k, *q)))
-            made[key] = made.get(key, 0) + m * n
-    return {k: n for k, n in made.items() if n}
+            terms[key] = terms.get(key, 0) + m * n
+    return {k: n for k, n in terms.items() if n}
 
 
 def _expressions(s: Stmt) -> Iterable[Expr]:
@@ -266,21 +266,21 @@ def _expressions(s: Stmt) -> Iterable[Expr]:
             yield e
 
 
-def merged(step: KernelStep, out: Buffer, given: Buffer) -> Kernel | None:
+def merged(step: KernelStep, out: Buffer, donor: Buffer) -> Kernel | None:
     """Return the kernel of a step with one parameter for both buffers; None if it must not be."""
     kernel: Kernel = step.kernel
     pairs = list(zip(kernel.buffers, step.buffers, strict=True))
-    reads = {p.name for p, b in pairs if b is given}
+    reads = {p.name for p, b in pairs if b is donor}
     writes = [p for p, b in pairs if b is out]
     if len(writes) != 1 or any(t.out == writes[0].name for t in kernel.totals):
         return None
     (target,) = writes
-    found = _Accesses(kernel, step.ints, reads, target.name)
-    if target.access != "out" or not found.stores:
+    accesses = _Accesses(kernel, step.ints, reads, target.name)
+    if target.access != "out" or not accesses.stores:
         return None
-    if not all(_once(found, y) for y in found.stores):
+    if not all(_once(accesses, y) for y in accesses.stores):
         return None
-    if not all(_before(found, x, y) for x in found.loads for y in found.stores):
+    if not all(_before(accesses, x, y) for x in accesses.loads for y in accesses.stores):
         return None
     params = tuple(
         replace(p, access="inout", stream=False) if p is target else p
@@ -291,37 +291,37 @@ def merged(step: KernelStep, out: Buffer, given: Buffer) -> Kernel | None:
     return replace(kernel, buffers=params, body=body)
 
 
-def _before(found: _Accesses, load: _Access, store: _Access) -> bool:
+def _before(accesses: _Accesses, load: _Access, store: _Access) -> bool:
     """Whether a load is over when what it reads is written.
 
-    Either all of it comes first, or it reads what the store writes in the same passes of the
+    Either all of it comes first, or it reads what the store writes in the same iterations of the
     loops that they have in common, and comes first there.
     """
     if load.place > store.place:
         return False
     if not load.loops or not store.loops or load.loops[0] is not store.loops[0]:
-        return found.alone
+        return accesses.alone
     if len(load.loops) != len(store.loops):
         return False
     names: dict[str, str] = {}
     for a, b in zip(load.loops, store.loops, strict=True):
         for x, y in ((a.start, b.start), (a.stop, b.stop)):
-            p, q = found.polynomial(x, names), found.polynomial(y, {})
+            p, q = accesses.polynomial(x, names), accesses.polynomial(y, {})
             if p is None or p != q:
                 return False
         names[a.var] = b.var
-    p, q = found.polynomial(load.index, names), found.polynomial(store.index, {})
+    p, q = accesses.polynomial(load.index, names), accesses.polynomial(store.index, {})
     return p is not None and p == q
 
 
-def _once(found: _Accesses, store: _Access) -> bool:
+def _once(accesses: _Accesses, store: _Access) -> bool:
     """Whether no element is stored twice."""
-    index = found.polynomial(store.index, {})
+    index = accesses.polynomial(store.index, {})
     if index is None:
         return False
     steps = []
     for loop in store.loops:
-        start, stop = found.polynomial(loop.start, {}), found.polynomial(loop.stop, {})
+        start, stop = accesses.polynomial(loop.start, {}), accesses.polynomial(loop.stop, {})
         if start is None or stop is None or {*start, *stop} - {()}:
             return False
         steps.append((index.pop((loop.var,), 0), stop.get((), 0) - start.get((), 0)))
@@ -359,14 +359,14 @@ def _copies_itself(kernel: Kernel, ints: tuple[int, ...]) -> bool:
     if len(kernel.buffers) != 1 or kernel.totals:
         return False
     name = kernel.buffers[0].name
-    found = _Accesses(kernel, ints, {name}, name)
-    for store in found.stores:
+    accesses = _Accesses(kernel, ints, {name}, name)
+    for store in accesses.stores:
         value = store.value
         while isinstance(value, Var):
-            value = found.names.get(value.name)
+            value = accesses.names.get(value.name)
         if not isinstance(value, Load) or value.buffer != name:
             return False
-        p, q = found.polynomial(value.index, {}), found.polynomial(store.index, {})
+        p, q = accesses.polynomial(value.index, {}), accesses.polynomial(store.index, {})
         if p is None or p != q:
             return False
     return True

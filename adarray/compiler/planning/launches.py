@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from adarray.compiler.fusion.groups import STREAMS
 from adarray.compiler.ir.loopir import Kernel
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Step
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Step
 from adarray.compiler.planning.buffers import touched
 from adarray.compiler.schedule.gpu.loops import is_flat
 from adarray.compiler.schedule.vectors import canonical
@@ -33,12 +33,12 @@ class _Waiting(NamedTuple):
 
 
 class Launches:
-    """Joins the kernels of one plan.
+    """Merges small kernels of one plan.
 
     Parameters
     ----------
     most : int
-        Bytes of arrays that a kernel may have to be joined with others.
+        Bytes of arrays that a kernel may have to be merged with others.
     buffers : sequence of Buffer
         Of the plan.
     inside : mapping
@@ -53,28 +53,28 @@ class Launches:
         self.inside = inside
         self.inputs = {b.index: b for b in buffers if b.kind == "input"}
         # By `id`: kernels are equal by their text, which takes long to compare.
-        self.made: dict[tuple[int, ...], Kernel] = {}
+        self.merged: dict[tuple[int, ...], Kernel] = {}
         self.small: dict[int, bool] = {}
 
     def run(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the steps with kernels joined."""
-        found: list[Step] = []
+        """Return the steps with kernels merged."""
+        merged: list[Step] = []
         waiting: list[_Waiting] = []
         for step in steps:
             reads, writes = self._memory(step)
             needed = [w for w in waiting if w.writes & (reads | writes) or w.reads & writes]
             if needed:
-                found += self._joined(needed)
+                merged += self._as_few(needed)
                 waiting = [w for w in waiting if w not in needed]
-            if not self._joins(step):
-                found.append(step)
+            if not self._may_merge(step):
+                merged.append(step)
                 continue
             assert isinstance(step, KernelStep)
             waiting.append(_Waiting(step, reads, writes))
             if len(waiting) == PARTS:
-                found += self._joined(waiting)
+                merged += self._as_few(waiting)
                 waiting = []
-        return [*found, *self._joined(waiting)]
+        return [*merged, *self._as_few(waiting)]
 
     def _place(self, b: Buffer) -> Buffer:
         """Return what stands for the memory of a buffer."""
@@ -85,7 +85,7 @@ class Launches:
     def _memory(self, step: Step) -> tuple[frozenset[Buffer], frozenset[Buffer]]:
         """Return the memory that a step reads and writes."""
         written: Sequence[Buffer]
-        if isinstance(step, DotStep):
+        if isinstance(step, MatmulStep):
             written = [step.out.buffer]
         elif isinstance(step, CallStep):
             written = step.results
@@ -94,39 +94,39 @@ class Launches:
             written = [b for p, b in both if p.access != "in"]
         return frozenset(map(self._place, touched(step))), frozenset(map(self._place, written))
 
-    def _joins(self, step: Step) -> bool:
-        """Whether a step is a kernel that may be joined with others."""
+    def _may_merge(self, step: Step) -> bool:
+        """Whether a step is a kernel that may be merged with others."""
         if not isinstance(step, KernelStep):
             return False
         kernel = step.kernel
-        found = self.small.get(id(kernel))
-        if found is None:  # kernels live as long as the steps
-            found = self.small[id(kernel)] = not kernel.totals and is_flat(kernel.body)
+        small = self.small.get(id(kernel))
+        if small is None:  # kernels live as long as the steps
+            small = self.small[id(kernel)] = not kernel.totals and is_flat(kernel.body)
         sizes = (b.size * b.dtype.itemsize for b in step.buffers)
-        return found and sum(sizes) <= self.most
+        return small and sum(sizes) <= self.most
 
-    def _joined(self, waiting: Sequence[_Waiting]) -> list[Step]:
+    def _as_few(self, waiting: Sequence[_Waiting]) -> list[Step]:
         """Return kernels as few ones, in their order."""
-        found: list[Step] = []
+        merged: list[Step] = []
         run: list[KernelStep] = []
         count = 0
         for w in waiting:
             count += len(w.step.buffers)
             if run and count > STREAMS:
-                found.append(self._one(run))
+                merged.append(self._one(run))
                 run, count = [], len(w.step.buffers)
             run.append(w.step)
-        return [*found, self._one(run)] if run else found
+        return [*merged, self._one(run)] if run else merged
 
     def _one(self, steps: list[KernelStep]) -> KernelStep:
         """Return kernels as one."""
         if len(steps) == 1:
             return steps[0]
         key = tuple(id(s.kernel) for s in steps)
-        kernel = self.made.get(key)
+        kernel = self.merged.get(key)
         if kernel is None:
             parts = [canonical(s.kernel, f"k{i}_") for i, s in enumerate(steps)]
-            kernel = self.made[key] = Kernel(
+            kernel = self.merged[key] = Kernel(
                 tuple(b for p in parts for b in p.buffers),
                 tuple(n for p in parts for n in p.ints),
                 (),

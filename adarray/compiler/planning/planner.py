@@ -60,7 +60,7 @@ def plan(
     memory_limit: int | None = None,
     donated: tuple[tuple[int, int], ...] = (),
     target: Target = CPU,
-    found: Callable[[Kernel], None] | None = None,
+    on_kernel: Callable[[Kernel], None] | None = None,
     unrolled: bool = False,
 ) -> Plan:
     """Return the plan of a program.
@@ -76,7 +76,7 @@ def plan(
     target : Target
         What the kernels run on.
 
-    found : callable, optional
+    on_kernel : callable, optional
         Called with kernels of the plan as soon as they are known, some of them more than once,
         and maybe with some that it will not have. Not with a `memory_limit`.
     unrolled : bool
@@ -92,9 +92,9 @@ def plan(
         if checking():
             verify_program(program, name)
     if memory_limit is None:
-        return Planner(program, None, donated, target, found, unrolled).run()
-    made = partial(Planner, donated=donated, target=target, unrolled=unrolled)
-    return within(program, memory_limit, made)
+        return Planner(program, None, donated, target, on_kernel, unrolled).run()
+    attempt = partial(Planner, donated=donated, target=target, unrolled=unrolled)
+    return within(program, memory_limit, attempt)
 
 
 # What is done to a program for a target, in this order; ADARRAY_CHECK verifies it after each.
@@ -139,7 +139,7 @@ class Planner:
     donated : tuple of (int, int)
         As for `plan`.
     target : Target
-    found : callable, optional
+    on_kernel : callable, optional
     unrolled : bool
         As for `plan`.
     """
@@ -150,7 +150,7 @@ class Planner:
         late: Mapping[Value, int] | None = None,
         donated: tuple[tuple[int, int], ...] = (),
         target: Target = CPU,
-        found: Callable[[Kernel], None] | None = None,
+        on_kernel: Callable[[Kernel], None] | None = None,
         unrolled: bool = False,
     ) -> None:
         self.program = program
@@ -162,14 +162,14 @@ class Planner:
         self.requested: dict[Value, None] = {}
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
-        self.found = found
+        self.on_kernel = on_kernel
         self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
         self.storage = Storage(self.fusion.uses)
         literal = target.small > 1 and (unrolled or len(program.values) >= UNROLLED)
         kernels = SharedKernels(target, SHORT if literal else 0)
-        self.writer = StepWriter(self.fusion, self.storage, kernels, found)
+        self.writer = StepWriter(self.fusion, self.storage, kernels, on_kernel)
         self.verified: dict[int, Kernel] = {}  # by `id`
 
     def run(self) -> Plan:
@@ -188,20 +188,22 @@ class Planner:
         for group in self.fusion.groups:
             if not group.dead:
                 self._write(group)
-        outputs = tuple(self.storage.look(v) for v in self.program.outputs)
+        outputs = tuple(self.storage.operand_of(v) for v in self.program.outputs)
         self._verify("lower")
-        kept: list[tuple[int, int, str]] = []
+        refused: list[tuple[int, int, str]] = []
         for name, change in STEP_PASSES:
-            kept += change(self, outputs)
+            refused += change(self, outputs)
             self._verify(name)
-        arena = place_buffers(self.writer.steps, self.storage.made, outputs, self.storage.inside)
+        arena = place_buffers(
+            self.writer.steps, self.storage.all_buffers, outputs, self.storage.inside
+        )
         return Plan(
             tuple(self.writer.steps),
-            tuple(self.storage.made),
+            tuple(self.storage.all_buffers),
             tuple(self.storage.consts),
             outputs,
             arena,
-            (*self._notes(), *self._kept(kept)),
+            (*self._notes(), *self._kept(refused)),
         )
 
     def _donate(self, outputs: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
@@ -209,14 +211,16 @@ class Planner:
         if not self.donated:
             return []
         self.writer.steps, refused = donate(
-            self.writer.steps, self.storage.made, outputs, self.donated
+            self.writer.steps, self.storage.all_buffers, outputs, self.donated
         )
         return refused
 
-    def _join(self, _: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
+    def _merge_kernels(self, _: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
         """Let small kernels run as one."""
-        if self.target.joins and not self.late:
-            launches = Launches(self.target.joins, self.storage.made, self.storage.inside)
+        if self.target.merged_bytes and not self.late:
+            launches = Launches(
+                self.target.merged_bytes, self.storage.all_buffers, self.storage.inside
+            )
             self.writer.steps = launches.run(self.writer.steps)
         return []
 
@@ -238,7 +242,7 @@ class Planner:
     # -- what is stored -------------------------------------------------------------------
 
     def _target(self, value: Value) -> Value:
-        """Return the value whose memory an output is, or is a look at."""
+        """Return the value whose memory an output is, or is a view of."""
         if value in self.fusion.owner or is_given(value):
             return value
         return self.fusion.uses.access(value).root
@@ -273,8 +277,8 @@ class Planner:
             self._choose(group)
         for memory in self.nodes[group.index].memories.values():
             self._request(memory.value)
-        if group.kind == "small" and self.found is not None:
-            self.found(self.lowered[group.index].kernel)  # long before its step is written
+        if group.kind == "small" and self.on_kernel is not None:
+            self.on_kernel(self.lowered[group.index].kernel)  # long before its step is written
         return [group]
 
     def _wanted(self, group: Group) -> list[Value]:
@@ -344,26 +348,26 @@ class Planner:
                 self.storage.add(target, Buffer("output", target.dtype, target.size, j))
 
     def _find_stretches(self) -> None:
-        """Let values lie inside of the joins that they are for."""
+        """Let values lie inside of the concatenations that they are for."""
         for group in self.fusion.groups:
-            join = group.members[0]
-            primitive = join.primitive
-            if not isinstance(primitive, Concatenate) or join in self.storage.buffers:
+            concatenation = group.members[0]
+            primitive = concatenation.primitive
+            if not isinstance(primitive, Concatenate) or concatenation in self.storage.buffers:
                 continue
             if group.dead or group.kind != "step" or group.library:
                 continue
-            found = [
+            parts = [
                 (value, start)
                 for value, start in stretches(
-                    primitive.axis, join, self.fusion, self.storage.buffers
+                    primitive.axis, concatenation, self.fusion, self.storage.buffers
                 )
                 if value in self.requested  # others are recomputed by who reads them
             ]
-            if not found:
+            if not parts:
                 continue
-            whole = self.storage.buffer(join)
+            whole = self.storage.buffer(concatenation)
             self.storage.divided.add(whole)
-            for value, start in found:
+            for value, start in parts:
                 part = self.storage.buffer(value)
                 self.storage.inside[part] = (whole, start)
 
@@ -389,7 +393,7 @@ class Planner:
         """Add the steps of a value that has them alone."""
         match value.primitive:
             case Matmul() as p:
-                self.writer.dot(p, value)
+                self.writer.matmul(p, value)
             case PythonCall() as p:
                 self.writer.call(p, value)
             case CallResult():
@@ -445,15 +449,15 @@ class Planner:
             return value in results or not readers.get(value, set()) <= {g.index for g in chain}
 
         cloned, requested = self.recompute.cloned, self.requested
-        found: list[Pipeline | Strips] = [
+        pipelines: list[Pipeline | Strips] = [
             Strips(chain, self.fusion, cloned, requested, external)
             for chain in strips.find_chains(groups, self.nodes, requested, self.target)
         ]
-        found += [
+        pipelines += [
             Pipeline(chain, self.fusion, cloned, requested, external)
             for chain in find_chains(groups, self.nodes, requested, self.target)
         ]
-        for p in found:
+        for p in pipelines:
             if p.valid:
                 self.pipelines.update((g.index, p) for g in p.chain.groups)
 
@@ -501,5 +505,5 @@ class Planner:
 StepPass = Callable[[Planner, tuple[Operand, ...]], list[tuple[int, int, str]]]
 STEP_PASSES: tuple[tuple[str, StepPass], ...] = (
     ("donate", Planner._donate),
-    ("join", Planner._join),
+    ("merge", Planner._merge_kernels),
 )

@@ -65,8 +65,8 @@ class Recompute:
 
     def _sources(self, value: Value) -> int:
         """Return from how many arrays a cheap value comes."""
-        found = self.sources.get(value)
-        if found is None:
+        count = self.sources.get(value)
+        if count is None:
             uses = self.fusion.uses
             seen: set[Value] = set()
             roots: set[Value | int] = set()
@@ -83,8 +83,8 @@ class Recompute:
                         stack.append(use.root)
                     elif not uses.is_inline(use.root):
                         roots.add(use.root)
-            found = self.sources[value] = len(roots)
-        return found
+            count = self.sources[value] = len(roots)
+        return count
 
     def choose(self, group: Group, nodes: Nodes) -> bool:
         """Choose further values to recompute in `group`, given all that it would read.
@@ -97,10 +97,12 @@ class Recompute:
         mine = [v for v in read if self._local(v, group) and not self._repeated(v, largest)]
         if not mine:
             return False
-        looks = self._looks(nodes)
+        readings = self._readings(nodes)
         have = set(read)
         chains = {
-            v: self._ancestors(v, LOCAL // looks.get(v, 1)) for v in mine if v not in self.requested
+            v: self._ancestors(v, LOCAL // readings.get(v, 1))
+            for v in mine
+            if v not in self.requested
         }
         count = Counter(mine)
         for v in mine:
@@ -119,7 +121,7 @@ class Recompute:
         return changed
 
     @staticmethod
-    def _looks(nodes: Nodes) -> dict[Value, int]:
+    def _readings(nodes: Nodes) -> dict[Value, int]:
         """Return at how many places the nodes read each array per element."""
         seen: dict[Value, set[AffineIndex | None]] = {}
         for node in nodes.order:
@@ -146,7 +148,7 @@ class Recompute:
         mine = owner[value]
         if mine.places is None:
             mine.places = {m: k for k, m in enumerate(mine.members)}
-        found: list[tuple[Value | None, list[Value]]] = []
+        ways: list[tuple[Value | None, list[Value]]] = []
         inputs: set[Value] = set()
         frontier = {mine.places[value]: value}
         way: list[Value] = []
@@ -155,24 +157,24 @@ class Recompute:
             v = frontier.pop(max(frontier))
             cost += op_cost(v)
             if type(v.primitive) not in RECOMPUTED or cost > limit:
-                return found
+                return ways
             way.append(v)
             for use in uses.uses(v):
                 root = use.root
                 if use.maps is None:
-                    return found
+                    return ways
                 if uses.is_inline(root):
                     if uses.leaves[root]:
-                        return found
+                        return ways
                 elif isinstance(root.primitive, ProgramInput):
                     inputs.add(root)
                 else:
                     if owner.get(root) is not mine or root in mine.totals:
-                        return found
+                        return ways
                     frontier[mine.places[root]] = root
             if not frontier:
                 if len(inputs) <= SOURCES:
-                    found.append((None, way))
-                return found
+                    ways.append((None, way))
+                return ways
             if len(frontier) == 1:
-                found.append((next(iter(frontier.values())), list(way)))
+                ways.append((next(iter(frontier.values())), list(way)))

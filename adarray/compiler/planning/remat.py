@@ -118,13 +118,13 @@ def _searched(program: Program, limit: int, attempt: Attempt, planner: Planned, 
             variant = _as_planned(variant, planner)
         target = float(limit)
         for _ in range(ATTEMPTS):
-            found = _within(variant, target, number * LEVELS)
-            if found is None or best.arena <= limit:
+            candidate = _within(variant, target, number * LEVELS)
+            if candidate is None or best.arena <= limit:
                 break
-            other = attempt(found.program, found.late)
+            other = attempt(candidate.program, candidate.late)
             plan = other.run()
             if plan.arena < best.arena:
-                best, following = plan, (found, other)
+                best, following = plan, (candidate, other)
             # What fusion leaves in memory besides is not known beforehand.
             target *= min(0.8, limit / plan.arena)
         if best.arena <= limit or (best is before and number > 1):
@@ -156,13 +156,13 @@ def _early(start: Variant, owner: Mapping[Value, Group]) -> dict[Value, int]:
         for a in values[k].args:
             at = place[a]
             first[at] = min(first[at], reader)
-    found: dict[Value, int] = {}
+    readers: dict[Value, int] = {}
     for k in range(fullest + 1, len(values)):
         v = values[k]
         group = owner.get(v) if isinstance(v.primitive, Map) else None
         if group is not None and place.get(group.members[0], k) <= fullest:
-            found[v] = first[k]
-    return found
+            readers[v] = first[k]
+    return readers
 
 
 def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
@@ -172,15 +172,15 @@ def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
         return start
     current = start
     for level in range(first, first + LEVELS):
-        found, cost, peak = None, float("inf"), least
+        cut, cost, peak = None, float("inf"), least
         for variant, work in _cuts(current, level, target):
             needs = Liveness(variant).peak
             fits = needs <= target
             if (fits and (peak > target or work < cost)) or (not fits and needs < WORTH * peak):
-                found, cost, peak = variant, work, needs
-        if found is None:
+                cut, cost, peak = variant, work, needs
+        if cut is None:
             return best
-        best = current = found
+        best = current = cut
         least = peak
         if peak <= target:
             return best
@@ -326,8 +326,8 @@ class _Copier:
                     self._again(self.segment.get(a, -1))
             self._add(v, self.start.late.get(v))
         outputs = [self.now[v] for v in program.outputs]
-        made = Program(program.inputs, self.values, outputs)
-        return Variant(made, self.late, self.stored), self.cost
+        changed = Program(program.inputs, self.values, outputs)
+        return Variant(changed, self.late, self.stored), self.cost
 
     def _needed(self) -> set[Value]:
         """Return the values that are computed again: those read later, and what they need."""
@@ -349,12 +349,12 @@ class _Copier:
 
     def _add(self, v: Value, batch: int | None, copy: bool = False) -> None:
         args = tuple(self.now[a] for a in v.args)
-        made = v
+        new = v
         if copy or any(a is not b for a, b in zip(args, v.args, strict=True)):
-            made = v.with_args(args)
-        self.values.append(made)
-        self.now[v] = made
+            new = v.with_args(args)
+        self.values.append(new)
+        self.now[v] = new
         if batch is not None:
-            self.late[made] = batch
+            self.late[new] = batch
         if v in self.start.stored:
-            self.stored.add(made)
+            self.stored.add(new)

@@ -57,10 +57,10 @@ def singly(
     for _ in range(ATTEMPTS):
         if best.arena <= limit:
             break
-        found = _candidate(best, planner, origin, place, tried)
-        if found is None:
+        candidate = _candidate(best, planner, origin, place, tried)
+        if candidate is None:
             break
-        value, split = found
+        value, split = candidate
         tried.add(value)
         again = chosen | {value: split}
         changed, late, origins = duplicated(program, again)
@@ -111,10 +111,10 @@ def duplicated(
     for k, v in enumerate(program.values):
         args = tuple(current(a, k) for a in v.args)
         same = all(a is b for a, b in zip(args, v.args, strict=True))
-        made = v if same else v.with_args(args)
-        values.append(made)
-        now[v] = made
-        origin[made] = v
+        new = v if same else v.with_args(args)
+        values.append(new)
+        now[v] = new
+        origin[new] = v
         if v in again:
             waiting[v] = again[v]
     outputs = [now[v] for v in program.outputs]
@@ -134,7 +134,7 @@ def _candidate(
     if not computed:
         return None
     split = max(computed)
-    found: tuple[Value, int] | None = None
+    chosen: tuple[Value, int] | None = None
     gain = 0.0
     for buffer, stored in planner.stored_values():
         value = origin.get(stored)
@@ -144,9 +144,9 @@ def _candidate(
             continue
         if value.nbytes / op_cost(value) > gain:
             # What is made at that moment need not be made before it is read.
-            found = value, place[value] if buffer in fresh else split
+            chosen = value, place[value] if buffer in fresh else split
             gain = value.nbytes / op_cost(value)
-    return found
+    return chosen
 
 
 def _fullest(plan: Plan) -> tuple[set[Buffer], tuple[Value, ...], set[Buffer]]:

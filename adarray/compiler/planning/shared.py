@@ -45,13 +45,13 @@ class SharedKernels:
     ----------
     target : Target
     literal : int, optional
-        Most passes of a loop, in kernels without an outer loop, whose number stands in the text.
+        Most iterations of a loop whose number stands in the text, in kernels without outer loop.
     """
 
     def __init__(self, target: Target = CPU, literal: int = 0) -> None:
         self.target = target
         self.literal = literal
-        self.made: dict[Hashable, Made] = {}
+        self.known: dict[Hashable, KnownKernel] = {}
 
     def lower(
         self,
@@ -64,9 +64,9 @@ class SharedKernels:
         """Return the kernel of some nodes; see `Lowering`."""
         s = Signature(plain(order))
         key = (s.of(order, stored, outer, extents), access)
-        found = self.made.get(key)
-        if found is not None:
-            return s.again(found)
+        known = self.known.get(key)
+        if known is not None:
+            return s.again(known)
         if outer >= 0 and in_blocks(order, outer, extents, self.target):
             order = with_copies(order, outer, extents)
         lowering = Lowering(order, stored, outer, extents, target=self.target)
@@ -83,9 +83,9 @@ class SharedKernels:
         stages = p.stages(self.target)
         s = Signature()
         key = (p.chain.count, p.rotates, *(self._stage(s, x) for x in stages))
-        found = self.made.get(key)
-        if found is not None:
-            return s.again(found)
+        known = self.known.get(key)
+        if known is not None:
+            return s.again(known)
         rings = list(p.rings.values())
         lowered = write(stages, rings, p.chain.count, p.rotates, self.target)
         return self._keep(key, s, lowered)
@@ -94,16 +94,16 @@ class SharedKernels:
         """Return the kernel of a chain of steps down strips of columns."""
         s = Signature()
         key = (p.sizes, *(self._step(s, x) for x in p.steps))
-        found = self.made.get(key)
-        if found is not None:
-            return s.again(found)
+        known = self.known.get(key)
+        if known is not None:
+            return s.again(known)
         rows = list(p.kept.values())
         return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 
     @staticmethod
     def _step(s: Signature, step: lower_strips.Step) -> Hashable:
-        kept = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
-        return (step.lag, kept, s.of(step.order, step.stored, -1, []))
+        rows = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
+        return (step.lag, rows, s.of(step.order, step.stored, -1, []))
 
     def siblings(self, parts: list[Part]) -> Lowered:
         """Return the kernel of parts that run together."""
@@ -111,9 +111,9 @@ class SharedKernels:
             return self.lower(*one_loop(parts))
         s = Signature()
         key = tuple(s.of(*p) for p in parts)
-        found = self.made.get(key)
-        if found is not None:
-            return s.again(found)
+        known = self.known.get(key)
+        if known is not None:
+            return s.again(known)
         return self._keep(key, s, siblings.write(parts, self.target))
 
     @staticmethod
@@ -125,11 +125,11 @@ class SharedKernels:
         places = tuple(s.places[v] for v in lowered.buffers)
         at = [v for n, v in zip(lowered.kernel.ints, lowered.ints, strict=True) if is_place(n)]
         if not s.far or all(v in s.far for v in at):
-            self.made[key] = Made(lowered, places, tuple(s.far), tuple(s.tables))
+            self.known[key] = KnownKernel(lowered, places, tuple(s.far), tuple(s.tables))
         return lowered
 
 
-class Made(NamedTuple):
+class KnownKernel(NamedTuple):
     """A kernel, the places of its buffers in a signature, and the signature's large offsets.
 
     Places in tables are apart from those of other arrays.
@@ -176,9 +176,9 @@ class Signature:
         self.places: dict[Value, int] = {}
         self.number: dict[object, int] = {}
 
-    def again(self, found: Made) -> Lowered:
+    def again(self, shared: KnownKernel) -> Lowered:
         """Return a kernel that was made before, on the arrays of this signature."""
-        lowered, places, far, tables = found
+        lowered, places, far, tables = shared
         kernel, ints = lowered.kernel, lowered.ints
         if far != tuple(self.far):
             new = dict(zip(far, self.far, strict=True))
@@ -192,10 +192,10 @@ class Signature:
 
     def of(self, order: list[Node], stored: Stored, outer: int, extents: list[int]) -> Hashable:
         """Return what decides the loops of some nodes."""
-        made: list[Hashable] = [outer, tuple(extents)]
+        parts: list[Hashable] = [outer, tuple(extents)]
         for node in order:
             value, kind = node.value, type(node.operation)
-            made.append((
+            parts.append((
                 # What a view shows is in the maps of its reading.
                 View if kind is View else node.operation,
                 value.dtype.char, node.shape, node.classes, node.folded, node.total,
@@ -204,7 +204,7 @@ class Signature:
                 node.ring and self.number_of(node.ring),
             ))  # fmt: skip
             self.number_of(node)
-        return tuple(made)
+        return tuple(parts)
 
     def number_of(self, thing: object) -> int:
         """Return the number of a node or of rows that are kept: things have them in order."""

@@ -13,7 +13,7 @@ from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import strided
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import Kernel
-from adarray.compiler.ir.plan import Buffer, CallStep, DotStep, KernelStep, Operand, Step
+from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Operand, Step
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -48,7 +48,7 @@ class StepWriter:
     fusion : Fusion
     storage : Storage
     kernels : SharedKernels
-    found : callable, optional
+    on_kernel : callable, optional
         As for `adarray.compiler.planning.planner.plan`.
 
     Attributes
@@ -68,12 +68,12 @@ class StepWriter:
         fusion: Fusion,
         storage: Storage,
         kernels: SharedKernels,
-        found: Callable[[Kernel], None] | None = None,
+        on_kernel: Callable[[Kernel], None] | None = None,
     ) -> None:
         self.fusion = fusion
         self.storage = storage
         self.target = kernels.target
-        self.found = found
+        self.on_kernel = on_kernel
         self.shared_kernels = kernels
         self.steps: list[Step] = []
         self.position: dict[int, int] = {}
@@ -87,8 +87,8 @@ class StepWriter:
         """Add a kernel that computes `values`; `work` is as `work_of` returns it."""
         buffers = tuple(self.storage.buffer(v) for v in lowered.buffers)
         kernel = self._streaming(lowered.kernel, lowered.buffers, buffers)
-        if self.found is not None:
-            self.found(kernel)
+        if self.on_kernel is not None:
+            self.on_kernel(kernel)
         self.steps.append(KernelStep(kernel, buffers, lowered.ints, values, work))
 
     def _streaming(
@@ -107,17 +107,17 @@ class StepWriter:
         )
         return replace(kernel, buffers=params)
 
-    def dot(self, p: Matmul, value: Value) -> None:
-        """Add a matrix product."""
+    def matmul(self, p: Matmul, value: Value) -> None:
+        """Add a call of a library's matrix multiplication."""
         a, b, *rest = map(self.storage.memory_look, value.args)
         out = Operand(self.storage.buffer(value), 0, value.shape, c_strides(value.shape))
         e = p.epilogue
         if e is None:
-            self.steps.append(DotStep(a, b, out, (value,)))
+            self.steps.append(MatmulStep(a, b, out, (value,)))
             return
         (c,) = rest
         added, row = (None, c) if e.row else (c, None)
-        self.steps.append(DotStep(a, b, out, (value,), added, e.scale, row, e.relu))
+        self.steps.append(MatmulStep(a, b, out, (value,), added, e.scale, row, e.relu))
 
     def call(self, p: PythonCall, value: Value) -> None:
         """Add a call of a Python function; it writes all its results."""
@@ -136,13 +136,13 @@ class StepWriter:
                 for v in self.fusion.values
                 if isinstance(v.primitive, CallResult)
             }
-        made = []
+        buffers = []
         for k, (shape, dtype) in enumerate(p.results):
             v = self.picked.get((value, k))
             if v is None:
                 v = Value(CallResult(k), (value,), shape, dtype)  # which nobody reads
-            made.append(self.storage.buffer(v))
-        return tuple(made)
+            buffers.append(self.storage.buffer(v))
+        return tuple(buffers)
 
     def single(self, value: Value, group: Group, nodes: Nodes | None) -> None:
         """Add the kernels of a value that fuses with nothing; NumPy computes it without `nodes`."""
@@ -154,7 +154,7 @@ class StepWriter:
                 lowered = lower_steps.scan(p, value, nodes, self.target)
                 self.kernel(lowered, (value,), 1.5 * value.size)
             case Concatenate() as p:
-                self._join(p.axis, value, nodes)
+                self._concatenate(p.axis, value, nodes)
             case ScatterND() as p:
                 self._base(group, value, nodes)
                 for lowered in self._scattered(p, value, nodes):
@@ -244,7 +244,7 @@ class StepWriter:
         )
         return Ref(None, memory, None, strided(0, memory.strides))
 
-    def _join(self, axis: int, value: Value, nodes: Nodes) -> None:
+    def _concatenate(self, axis: int, value: Value, nodes: Nodes) -> None:
         at = 0
         steps = (1,) * value.ndim
         whole = self.storage.buffer(value)
@@ -279,6 +279,6 @@ class StepWriter:
 
 def _one(program: Program, *arrays: np.ndarray) -> np.ndarray | np.generic:
     """Return the single result of a program."""
-    made: np.ndarray | np.generic
-    (made,) = interpret(program, arrays)
-    return made
+    result: np.ndarray | np.generic
+    (result,) = interpret(program, arrays)
+    return result

@@ -22,8 +22,8 @@ class Storage:
     ----------
     buffers : dict
         Buffer of each value that lies in memory.
-    made : list of Buffer
-        All of them, in the order in which they were asked for.
+    all_buffers : list of Buffer
+        All of them, in the order in which they were added.
     consts : list of ndarray
     inside : dict
         By buffer that is a stretch of another one: that one, and where in it the stretch
@@ -35,7 +35,7 @@ class Storage:
     def __init__(self, uses: Uses) -> None:
         self.uses = uses
         self.buffers: dict[Value, Buffer] = {}
-        self.made: list[Buffer] = []
+        self.all_buffers: list[Buffer] = []
         self.consts: list[np.ndarray] = []
         self.inside: dict[Buffer, tuple[Buffer, int]] = {}
         self.divided: set[Buffer] = set()
@@ -48,33 +48,33 @@ class Storage:
     def add(self, value: Value, buffer: Buffer) -> Buffer:
         """Let a buffer hold a value."""
         self.buffers[value] = buffer
-        self.made.append(buffer)
+        self.all_buffers.append(buffer)
         return buffer
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer that holds a value."""
-        found = self.buffers.get(value)
-        if found is not None:
-            return found
+        known = self.buffers.get(value)
+        if known is not None:
+            return known
         if isinstance(value.primitive, ConstantArray):
             array = value.primitive.value
             self.consts.append(array)
-            made = Buffer("const", value.dtype, value.size, len(self.consts) - 1)
-            return self.add(value, made)
+            buffer = Buffer("const", value.dtype, value.size, len(self.consts) - 1)
+            return self.add(value, buffer)
         return self.add(value, Buffer("temp", value.dtype, value.size))
 
     def operand(self, access: Access, shape: tuple[int, ...]) -> Operand:
-        """Return a look at the memory of a root."""
+        """Return an operand in the memory of a root."""
         root = access.root
         if isinstance(root.primitive, ProgramInput) and access.maps is not None:
             at = linear(access.maps, root.primitive.strides)
-            found = dict(at.terms)
-            strides = tuple(found.get(a, 0) for a in range(len(shape)))
+            coefs = dict(at.terms)
+            strides = tuple(coefs.get(a, 0) for a in range(len(shape)))
             return Operand(self.buffer(root), at.const, shape, strides)
         return Operand(self.buffer(root), access.offset, shape, access.strides)
 
-    def look(self, value: Value) -> Operand:
-        """Return a look at a value that lies in memory, or is a view of one that does."""
+    def operand_of(self, value: Value) -> Operand:
+        """Return the operand of a value that lies in memory, or is a view of one that does."""
         if value in self.buffers or isinstance(value.primitive, ConstantArray):
             strides = (
                 value.primitive.strides
@@ -85,8 +85,8 @@ class Storage:
         return self.operand(self.uses.access(value), value.shape)
 
     def memory_look(self, value: Value) -> Operand:
-        """Return a look at what a library call reads as its operand."""
+        """Return what a library call reads as its operand."""
         memory = self.memory_of(value)
         if memory is value:
-            return self.look(value)
+            return self.operand_of(value)
         return self.operand(self.uses.access(value), value.shape)

@@ -1,7 +1,7 @@
-"""Values that are made where a join wants them: as stretches of its memory.
+"""Values that are made where a concatenation wants them: as stretches of its memory.
 
-A join of many values would copy each of them; so those that nothing else places are written
-into the memory of the join in the first place.
+A concatenation of many values would copy each of them; so those that nothing else places are
+written into its memory in the first place.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from adarray.compiler.planning.buffers import ALIGN
 
 
 def stretches(
-    axis: int, join: Value, fusion: Fusion, placed: Container[Value]
+    axis: int, concatenation: Value, fusion: Fusion, placed: Container[Value]
 ) -> Iterable[tuple[Value, int]]:
-    """Yield values that can lie inside of a join, and where they begin, in bytes.
+    """Yield values that can lie inside of a concatenation, and where they begin, in bytes.
 
     Parameters
     ----------
     axis : int
         Along which its operands lie.
-    join : Value
+    concatenation : Value
     fusion : Fusion
     placed : container of Value
         Those whose memory is elsewhere already.
     """
-    if any(n != 1 for n in join.shape[:axis]):
+    if any(n != 1 for n in concatenation.shape[:axis]):
         return
-    row = c_strides(join.shape)[axis] * join.dtype.itemsize
+    row = c_strides(concatenation.shape)[axis] * concatenation.dtype.itemsize
     start = 0
-    taken: set[Value] = set()
-    for a in join.args:
+    roots: set[Value] = set()
+    for a in concatenation.args:
         access = fusion.uses.access(a)
         root = access.root
         whole = (
@@ -44,8 +44,8 @@ def stretches(
             )
         )
         computed = root in fusion.owner and not fusion.uses.is_inline(root)
-        fresh = root not in placed and root not in taken
+        fresh = root not in placed and root not in roots
         if whole and computed and fresh and a.size and start * row % ALIGN == 0:
-            taken.add(root)
+            roots.add(root)
             yield root, start * row
         start += a.shape[axis]

@@ -38,17 +38,17 @@ def accumulated(program: Program, dtypes: frozenset[str]) -> Program:
     if not dtypes:
         return program
     count = uses(program)
-    made: dict[Value, Value] = {}
+    changed: dict[Value, Value] = {}
     for v in program.outputs:
         fits = v.ndim == 2 and v.dtype.name in dtypes and v.nbytes >= LEAST
-        if fits and v not in made and count[v] == 1:
-            found = _sum(v, count)
-            if found is not None:
-                made[v] = found
-    if not made:
+        if fits and v not in changed and count[v] == 1:
+            total = _sum(v, count)
+            if total is not None:
+                changed[v] = total
+    if not changed:
         return program
-    values = [made.get(v, v) for v in program.values]
-    outputs = [made.get(v, v) for v in program.outputs]
+    values = [changed.get(v, v) for v in program.values]
+    outputs = [changed.get(v, v) for v in program.outputs]
     return Program(program.inputs, values, outputs)
 
 
@@ -58,22 +58,22 @@ def _sum(v: Value, count: Mapping[Value, int]) -> Value | None:
         return None
     x, y = v.args
     sign = -1.0 if is_map(v, "subtract") else 1.0
-    found = _multiple(y, count)
-    if found is None and sign > 0:
-        x, found = y, _multiple(x, count)
-    if found is None or not _in_rows(x, v):
+    multiple = _multiple(y, count)
+    if multiple is None and sign > 0:
+        x, multiple = y, _multiple(x, count)
+    if multiple is None or not _in_rows(x, v):
         return None
-    dot, scale = found
+    matmul, scale = multiple
     primitive = Matmul(Epilogue(sign * scale))
-    return Value(primitive, (*dot.args, x), v.shape, v.dtype, v.origin or dot.origin)
+    return Value(primitive, (*matmul.args, x), v.shape, v.dtype, v.origin or matmul.origin)
 
 
 def _multiple(x: Value, count: Mapping[Value, int]) -> tuple[Value, float] | None:
     """Return the product and the factor of a multiple of a product that nothing else reads."""
     scale = 1.0
     if is_map(x, "multiply") and count[x] == 1:
-        for given, other in (x.args, x.args[::-1]):
-            n = number(given)
+        for factor, other in (x.args, x.args[::-1]):
+            n = number(factor)
             # With a factor of zero, libraries leave the product out, and its nan with it.
             if n is not None and n != 0 and other.shape == x.shape:
                 scale, x = float(n), other
@@ -104,22 +104,22 @@ def biased(program: Program, dtypes: frozenset[str]) -> Program:
         return program
     count, multiplied = uses(program), _multiplied(program)
     outputs = set(program.outputs)
-    made: dict[Value, Value] = {}
+    changed: dict[Value, Value] = {}
     values = []
     for v in program.values:
         new = v
-        if any(a in made for a in v.args):
-            args = tuple(made.get(a, a) for a in v.args)
+        if any(a in changed for a in v.args):
+            args = tuple(changed.get(a, a) for a in v.args)
             new = v.with_args(args)
-        kept = v.nbytes >= LEAST if v in outputs else count[v] > 0
-        if v.dtype == "float32" and v.dtype.name in dtypes and v in multiplied and kept:
-            new = _row_sum(v, count, made) or new
+        stays = v.nbytes >= LEAST if v in outputs else count[v] > 0
+        if v.dtype == "float32" and v.dtype.name in dtypes and v in multiplied and stays:
+            new = _row_sum(v, count, changed) or new
         if new is not v:
-            made[v] = new
+            changed[v] = new
         values.append(new)
-    if not made:
+    if not changed:
         return program
-    return Program(program.inputs, values, [made.get(v, v) for v in program.outputs])
+    return Program(program.inputs, values, [changed.get(v, v) for v in program.outputs])
 
 
 def _multiplied(program: Program) -> set[Value]:
@@ -133,7 +133,7 @@ def _multiplied(program: Program) -> set[Value]:
     return {v for v in program.values if isinstance(v.primitive, Map)} - others
 
 
-def _row_sum(v: Value, count: Mapping[Value, int], made: Mapping[Value, Value]) -> Value | None:
+def _row_sum(v: Value, count: Mapping[Value, int], changed: Mapping[Value, Value]) -> Value | None:
     """Return a product with a vector added to each row as one value; None if it is none."""
     relu = is_map(v, "maximum") and any(_zero(a) for a in v.args)
     total = next(a for a in v.args if not _zero(a)) if relu and not all(map(_zero, v.args)) else v
@@ -141,14 +141,19 @@ def _row_sum(v: Value, count: Mapping[Value, int], made: Mapping[Value, Value]) 
         return None
     if relu and count[total] != 1:
         return None
-    for dot, row in (total.args, total.args[::-1]):
-        if not _multiplies_matrices(dot) or count[dot] != 1 or dot.shape != v.shape or not dot.size:
+    for matmul, row in (total.args, total.args[::-1]):
+        if (
+            not _multiplies_matrices(matmul)
+            or count[matmul] != 1
+            or matmul.shape != v.shape
+            or not matmul.size
+        ):
             continue
         fits = row.shape in ((v.shape[1],), (1, v.shape[1])) and row.dtype == v.dtype
-        if fits and _dense(row) and not sweeps(dot):
-            args = tuple(made.get(a, a) for a in (*dot.args, row))
+        if fits and _dense(row) and not sweeps(matmul):
+            args = tuple(changed.get(a, a) for a in (*matmul.args, row))
             primitive = Matmul(Epilogue(1.0, row=True, relu=relu))
-            return Value(primitive, args, v.shape, v.dtype, v.origin or dot.origin)
+            return Value(primitive, args, v.shape, v.dtype, v.origin or matmul.origin)
     return None
 
 

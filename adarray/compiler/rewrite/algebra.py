@@ -40,22 +40,22 @@ def algebra(program: Program) -> Program:
     sums: dict[tuple[Value, Shape], Value] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
-        made = None
+        new = None
         match v.primitive:
             case Map() as p:
-                made = simplified(b, p, v, args)
+                new = simplified(b, p, v, args)
             case Reduce() as p:
                 x, add = args[0], p.combine == "add"
-                made = sum_of_multiples(b, x, p.axes, sums) if add else None
-                if made is None:
-                    made = _reduce(b, p, x, count[v.args[0]] == 1)
-                if made is None and add:
-                    made = sums[x, p.axes] = renewed(b, v, args)
+                new = sum_of_multiples(b, x, p.axes, sums) if add else None
+                if new is None:
+                    new = _reduce(b, p, x, count[v.args[0]] == 1)
+                if new is None and add:
+                    new = sums[x, p.axes] = renewed(b, v, args)
             case UpdateSlice() as p:
-                made = placed(b, p, v, *args)
+                new = placed(b, p, v, *args)
             case View() as p:
-                made = through(b, StridedLayout(p.offset, p.strides, v.shape), args[0])
-        return renewed(b, v, args) if made is None else made
+                new = through(b, StridedLayout(p.offset, p.strides, v.shape), args[0])
+        return renewed(b, v, args) if new is None else new
 
     return rebuild(program, rule)
 
@@ -69,10 +69,10 @@ def simplified(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value |
     if name == "cast":
         return _cast(b, args[0], v)
     rule = RULES.get(name)
-    made = rule(b, args) if rule is not None else None
-    if made is None:
+    result = rule(b, args) if rule is not None else None
+    if result is None:
         return None
-    return made if made.shape == v.shape else b.broadcast(made, v.shape)
+    return result if result.shape == v.shape else b.broadcast(result, v.shape)
 
 
 def number(x: Value) -> float | int | bool | None:
@@ -80,8 +80,8 @@ def number(x: Value) -> float | int | bool | None:
     c = uniform(x)
     if c is None:
         return None
-    found: float | int | bool = number_of(c).item()
-    return found
+    value: float | int | bool = number_of(c).item()
+    return value
 
 
 def is_map(x: Value, name: str) -> bool:
@@ -404,8 +404,8 @@ def _reduce(b: Builder, p: Reduce, x: Value, single: bool) -> Value | None:
     combine, axes = p.combine, p.axes
     if isinstance(x.primitive, Reduce) and single and x.primitive.combine == combine:
         inner = x.primitive.axes
-        left = [i for i in range(x.args[0].ndim) if i not in inner]
-        return b.reduce(combine, x.args[0], (*inner, *(left[i] for i in axes)))
+        others = [i for i in range(x.args[0].ndim) if i not in inner]
+        return b.reduce(combine, x.args[0], (*inner, *(others[i] for i in axes)))
     if isinstance(x.primitive, View) and combine != "multiply":
         return _of_broadcast(b, combine, x.primitive, x, axes)
     if isinstance(x.primitive, UpdateSlice) and combine == "add" and single:

@@ -1,4 +1,4 @@
-"""Boxes: what is written into arrays, and read again; parts of joined arrays.
+"""Boxes: what is written into arrays, and read again; parts of concatenated arrays.
 
 References
 ----------
@@ -60,13 +60,13 @@ def _shows(x: Value, base: Value, view: StridedLayout) -> bool:
 
 
 def through(b: Builder, view: StridedLayout, x: Value) -> Value | None:
-    """Return what a view of boxes or joined parts shows, if that is one of them alone."""
+    """Return what a view of boxes or concatenated parts shows, if that is one of them alone."""
     moved = False
     for _ in range(DEPTH):
-        found = _part(view, x)
-        if found is None:
+        part = _part(view, x)
+        if part is None:
             break
-        view, x = found
+        view, x = part
         moved = True
         while isinstance(x.primitive, View):
             inner = StridedLayout(x.primitive.offset, x.primitive.strides, x.shape)
@@ -90,7 +90,7 @@ def _part(view: StridedLayout, x: Value) -> tuple[StridedLayout, Value] | None:
         if k >= 0:
             lengths[k] = n
     if isinstance(x.primitive, Concatenate):
-        return _of_join(x.primitive.axis, x, starts, steps, axes, lengths, view.shape)
+        return _of_concatenation(x.primitive.axis, x, starts, steps, axes, lengths, view.shape)
     return _of_place(x.primitive, x, view, starts, steps, axes, lengths)
 
 
@@ -101,11 +101,11 @@ def _boxed(
     """Return the view of `of` with axes along its axes."""
     strides = c_strides(of.shape)
     offset = sum(a * s for a, s in zip(starts, strides, strict=True))
-    made = tuple(0 if k < 0 else steps[k] * strides[k] for k in axes)
-    return views.normal(offset, made, shape), of
+    moves = tuple(0 if k < 0 else steps[k] * strides[k] for k in axes)
+    return views.normal(offset, moves, shape), of
 
 
-def _of_join(
+def _of_concatenation(
     axis: int, x: Value, starts: Shape, steps: Shape, axes: Shape,
     lengths: list[int], shape: Shape,
 ) -> tuple[StridedLayout, Value] | None:  # fmt: skip

@@ -31,10 +31,10 @@ def cse(program: Program) -> Program:
         key = _key(v, args)
         if key is None:
             return keep(b, v, args)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = keep(b, v, args)
-        return found
+        first = known.get(key)
+        if first is None:
+            first = known[key] = keep(b, v, args)
+        return first
 
     return rebuild(program, rule)
 

@@ -46,9 +46,9 @@ def is_pure(function: Function) -> bool:
 def dead(program: Program) -> Program:
     """Return the program without values that nothing reads; inputs stay."""
     live = set(program.outputs)
-    kept = []
+    needed = []
     for v in reversed(program.values):
         if v in live or isinstance(v.primitive, ProgramInput) or not pure(v):
-            kept.append(v)
+            needed.append(v)
             live.update(v.args)
-    return Program(program.inputs, reversed(kept), program.outputs)
+    return Program(program.inputs, reversed(needed), program.outputs)

@@ -49,9 +49,9 @@ def folded(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         return renewed(b, v, args)
     if isinstance(v.primitive, ConstantArray):
         return keep(b, v, args) if v.size > LIMIT else b.array(v.primitive.value)
-    made = _of_uniform(b, v, args)
-    if made is not None:
-        return made
+    new = _of_uniform(b, v, args)
+    if new is not None:
+        return new
     if type(v.primitive) in _COMPUTED and v.size <= LIMIT and args and all(map(_constant, args)):
         return _computed(b, v, args)
     return renewed(b, v, args)

@@ -37,21 +37,21 @@ def layout(program: Program) -> Program:
     checked = _checked(program)
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
-        made = None
+        new = None
         match v.primitive:
             case Map() as p:
-                made = _map(b, p, v, args)
+                new = _map(b, p, v, args)
             case Reduce() as p:
-                made = _reduce(b, p, v, args[0])
+                new = _reduce(b, p, v, args[0])
             case View() as p:
-                made = _view(b, p, v, args[0], count)
+                new = _view(b, p, v, args[0], count)
             case GatherND() as p:
                 many = 2 if count[v.args[0]] == 1 else 16
                 if isinstance(args[0].primitive, Map) and v.size * many <= args[0].size:
-                    made = _gathered(b, p, v, args[0], args[1:])
+                    new = _gathered(b, p, v, args[0], args[1:])
             case ScatterND() as p:
-                made = _one_hot(b, p, v, args, checked)
-        return renewed(b, v, args) if made is None else made
+                new = _one_hot(b, p, v, args, checked)
+        return renewed(b, v, args) if new is None else new
 
     return rebuild(program, rule)
 
@@ -99,11 +99,11 @@ def _chosen(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | No
         return None
     choices = _choices(b, choice, v.size)
     assert choices is not None
-    made = []
+    chosen = []
     for x in choices[1:]:
         parts = tuple([x if a is choice else _narrowed(b, a) for a in args])
-        made.append(b.apply(name, parts, v.dtype))
-    return b.broadcast(b.map("where", choices[0], *made), v.shape)
+        chosen.append(b.apply(name, parts, v.dtype))
+    return b.broadcast(b.map("where", choices[0], *chosen), v.shape)
 
 
 def _choices(b: Builder, x: Value, size: int) -> tuple[Value, Value, Value] | None:
@@ -206,14 +206,14 @@ def _reduce(b: Builder, p: Reduce, v: Value, x: Value) -> Value | None:
     axis_of = dict(zip(order, of, strict=True))
     folded = [axis_of[i] for i in axes if i in axis_of]
     r = b.reduce(p.combine, source, folded)
-    kept = [k for k in of if k not in folded]
-    r = b.reshape(r, tuple(source.shape[k] for k in kept))
-    left = [axis_of[i] for i in range(x.ndim) if i in axis_of and axis_of[i] not in folded]
-    return b.reshape(b.transpose(r, [kept.index(k) for k in left]), v.shape)
+    remaining = [k for k in of if k not in folded]
+    r = b.reshape(r, tuple(source.shape[k] for k in remaining))
+    wanted = [axis_of[i] for i in range(x.ndim) if i in axis_of and axis_of[i] not in folded]
+    return b.reshape(b.transpose(r, [remaining.index(k) for k in wanted]), v.shape)
 
 
 def _view(b: Builder, p: View, v: Value, x: Value, count: Counter[Value]) -> Value | None:
-    """Move a view of a small part in front of the map that it looks at."""
+    """Move a view of a small part in front of the map that it shows."""
     if (
         not isinstance(x.primitive, Map)
         or not v.size
@@ -237,14 +237,14 @@ def _viewed(
     for a in x.args:
         lead = x.ndim - a.ndim
         strides = c_strides(a.shape)
-        offset, made = 0, []
+        offset, moves = 0, []
         for k, n in enumerate(a.shape):
             offset += starts[k + lead] * strides[k] if n != 1 else 0
         for k in axes:
             whole = k >= lead and a.shape[k - lead] != 1
-            made.append(steps[k] * strides[k - lead] if whole else 0)
-        lengths = tuple(n if s else 1 for n, s in zip(shape, made, strict=True))
-        parts.append(b.view(a, offset, tuple(made), lengths) if a.ndim else a)
+            moves.append(steps[k] * strides[k - lead] if whole else 0)
+        lengths = tuple(n if s else 1 for n, s in zip(shape, moves, strict=True))
+        parts.append(b.view(a, offset, tuple(moves), lengths) if a.ndim else a)
     return b.broadcast(b.apply(p.name, tuple(parts), x.dtype), shape)
 
 
@@ -283,9 +283,9 @@ def _picked(
     if not at:
         lengths = [shape[k] for k in rest]
         return b.reshape(x, (*lengths[:position], *(1,) * indices[0].ndim, *lengths[position:]))
-    kept = [k for k in range(ndim) if k in rest or shape[k] != 1]
-    x = b.reshape(x, tuple(shape[k] for k in kept))
-    return b.gather(x, [i for _, i in at], [kept.index(k) for k, _ in at], position)
+    remaining = [k for k in range(ndim) if k in rest or shape[k] != 1]
+    x = b.reshape(x, tuple(shape[k] for k in remaining))
+    return b.gather(x, [i for _, i in at], [remaining.index(k) for k, _ in at], position)
 
 
 def _checked(program: Program) -> Checked:

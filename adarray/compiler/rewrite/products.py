@@ -4,7 +4,7 @@ A chain in another order adds its terms in another order. The error bound of a p
 matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either.
 
 Sums of small products, as gradients of recurrent networks hold them, are one product of the
-joined factors, which their makers write next to each other.
+concatenated factors, which their makers write next to each other.
 
 References
 ----------
@@ -30,7 +30,7 @@ from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 SAVING = 2
 # Rows of one array are multiplied at once if there are this many products of them.
 FEW = 4
-# Multiplications of a product that is joined with others, and bytes of joined factors, at most:
+# At most, multiplications of a product that becomes one with others, and bytes of its factors:
 # the larger ones gain nothing, and run faster while their factors are in the cache.
 SMALL = 1 << 21
 LARGE = 1 << 26
@@ -48,16 +48,16 @@ def products(program: Program) -> Program:
     order: dict[Value, int] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
-        made = None
+        changed = None
         if v in stacks:
-            made = _part(b, stacks[v], v, args, stacked)
+            changed = _part(b, stacks[v], v, args, stacked)
         elif v in sums:
-            made = _sum(b, sums[v], new, order)
+            changed = _sum(b, sums[v], new, order)
         elif isinstance(v.primitive, Matmul):
-            made = _reordered(b, v, args, count)
-        new[v] = made = renewed(b, v, args) if made is None else made
-        order.setdefault(made, len(order))
-        return made
+            changed = _reordered(b, v, args, count)
+        new[v] = changed = renewed(b, v, args) if changed is None else changed
+        order.setdefault(changed, len(order))
+        return changed
 
     return rebuild(program, rule)
 
@@ -118,7 +118,7 @@ def _stacks(program: Program) -> dict[Value, tuple[Stack, int]]:
             p = x.primitive
             if isinstance(p, View) and x.ndim == y.ndim == 2 and p.strides[0] > 0:
                 groups[x.args[0], y, p.strides].append((p, v))
-    found: dict[Value, tuple[Stack, int]] = {}
+    stacks: dict[Value, tuple[Stack, int]] = {}
     for (_, _, strides), group in groups.items():
         if len(group) < FEW:
             continue
@@ -127,11 +127,11 @@ def _stacks(program: Program) -> dict[Value, tuple[Stack, int]]:
         for rows in group[1:]:
             before, v = run[-1]
             if rows[0].offset != _end(before, v.shape[0]):
-                _add_stack(run, strides, found)
+                _add_stack(run, strides, stacks)
                 run = []
             run.append(rows)
-        _add_stack(run, strides, found)
-    return found
+        _add_stack(run, strides, stacks)
+    return stacks
 
 
 def _end(view: View, rows: int) -> int:
@@ -139,12 +139,12 @@ def _end(view: View, rows: int) -> int:
     return view.offset + rows * view.strides[0]
 
 
-def _add_stack(run: list[Rows], strides: Shape, found: dict[Value, tuple[Stack, int]]) -> None:
+def _add_stack(run: list[Rows], strides: Shape, stacks: dict[Value, tuple[Stack, int]]) -> None:
     if len(run) < FEW:
         return
     stack, at = Stack(run[0][0].offset, sum(v.shape[0] for _, v in run), strides), 0
     for _, v in run:
-        found[v] = (stack, at)
+        stacks[v] = (stack, at)
         at += v.shape[0]
 
 
@@ -173,7 +173,7 @@ def _part(
 class Sum(NamedTuple):
     """A sum: products of matrices, and other terms in their order."""
 
-    dots: list[Value]
+    matmuls: list[Value]
     others: list[Value]
 
 
@@ -194,14 +194,14 @@ def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
                 continue
             mine = Sum([], []) if mine is None else mine
             if inner is not None:
-                mine.dots.extend(inner.dots)
+                mine.matmuls.extend(inner.matmuls)
                 mine.others.extend(inner.others)
             elif (
                 isinstance(a.primitive, Matmul)
                 and count[a] == 1
                 and all(x.ndim == 2 for x in a.args)
             ):
-                mine.dots.append(a)
+                mine.matmuls.append(a)
             else:
                 mine.others.append(a)
         assert mine is not None
@@ -211,26 +211,26 @@ def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
 
 def _worth_joining(terms: Sum) -> bool:
     """Whether bringing the factors together costs less than adding up the products."""
-    if len(terms.dots) < FEW:
+    if len(terms.matmuls) < FEW:
         return False
-    m, n = terms.dots[0].shape
-    depths = [v.args[0].shape[1] for v in terms.dots]
+    m, n = terms.matmuls[0].shape
+    depths = [v.args[0].shape[1] for v in terms.matmuls]
     if max(depths) * m * n > SMALL:
         return False
-    size = terms.dots[0].dtype.itemsize
+    size = terms.matmuls[0].dtype.itemsize
     spread = sum(depths) * (m + n)
     return spread <= 4 * m * n * len(depths) and spread * size <= LARGE
 
 
 def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int]) -> Value | None:
-    """Return a sum of products as one product of joined factors."""
-    pairs = [new[v] for v in terms.dots]
+    """Return a sum of products as one product of concatenated factors."""
+    pairs = [new[v] for v in terms.matmuls]
     if any(not isinstance(v.primitive, Matmul) for v in pairs):
         return None
     # In the order in which the left factors lie in memory, or were made.
     pairs.sort(key=lambda v: _where(v.args[0], order))
-    total = b.matmul(_joined(b, [v.args[0] for v in pairs], 1),
-                  _joined(b, [v.args[1] for v in pairs], 0))  # fmt: skip
+    total = b.matmul(_concatenated(b, [v.args[0] for v in pairs], 1),
+                  _concatenated(b, [v.args[1] for v in pairs], 0))  # fmt: skip
     for x in terms.others:
         total = b.map("add", total, new.get(x, x))  # inputs are not rebuilt
     return total
@@ -244,13 +244,15 @@ def _where(x: Value, order: Mapping[Value, int]) -> tuple[int, int]:
     return order.get(x, -1), offset
 
 
-def _joined(b: Builder, parts: list[Value], axis: int) -> Value:
-    """Join matrices; transposed ones as they lie in memory, neighbours not at all."""
-    turns = [isinstance(p.primitive, View) and p.primitive.strides[0] == 1 for p in parts]
+def _concatenated(b: Builder, parts: list[Value], axis: int) -> Value:
+    """Concatenate matrices; transposed ones as they lie in memory, neighbours not at all."""
+    flipped = [isinstance(p.primitive, View) and p.primitive.strides[0] == 1 for p in parts]
     # One number everywhere, as the state before the first step, may lie in any way.
-    if any(turns) and all(t or uniform(p) is not None for t, p in zip(turns, parts, strict=True)):
-        turned = [b.transpose(p, (1, 0)) for p in parts]
-        return b.transpose(_joined(b, turned, 1 - axis), (1, 0))
+    if any(flipped) and all(
+        t or uniform(p) is not None for t, p in zip(flipped, parts, strict=True)
+    ):
+        transposed = [b.transpose(p, (1, 0)) for p in parts]
+        return b.transpose(_concatenated(b, transposed, 1 - axis), (1, 0))
     views = [p.primitive for p in parts if isinstance(p.primitive, View)]
     if axis == 0 and len(views) == len(parts) and len({p.args[0] for p in parts}) == 1:
         first = views[0]

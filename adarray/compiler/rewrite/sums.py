@@ -45,8 +45,8 @@ def sum_of_multiples(b: Builder, x: Value, axes: Shape, sums: Sums) -> Value | N
     """
     if not isinstance(x.primitive, Map) or x.dtype.kind != "f":
         return None
-    found = _Terms(b, x.shape, axes, sums).sum_of(x, DEPTH)
-    return found[0] if found is not None and found[1] == 1 else None
+    total = _Terms(b, x.shape, axes, sums).sum_of(x, DEPTH)
+    return total[0] if total is not None and total[1] == 1 else None
 
 
 class _Terms:

@@ -45,8 +45,8 @@ def is_heavy(expr: Expr) -> bool:
 
     The others wait for memory.
     """
-    found = [FUNCTIONS[e.op] for e in expr.walk() if e.op in FUNCTIONS]
-    return any(f.is_heavy or f.slow_in_numpy for f in found)
+    functions = [FUNCTIONS[e.op] for e in expr.walk() if e.op in FUNCTIONS]
+    return any(f.is_heavy or f.slow_in_numpy for f in functions)
 
 
 class Kernel(NamedTuple):
@@ -109,11 +109,11 @@ def _order(names: frozenset[str]) -> tuple[str, ...]:
 
 def truth_variables(expr: Expr) -> frozenset[str]:
     """Return the variables that `expr` reads as truth values: conditions of `where`."""
-    found: set[str] = set()
+    truths: set[str] = set()
     for e in expr.walk():
         read = e.args[:1] if e.op == "where" else e.args if e.op in LOGICAL else ()
-        found.update(a.value for a in read if a.op == "var")
-    return frozenset(found)
+        truths.update(a.value for a in read if a.op == "var")
+    return frozenset(truths)
 
 
 def pointwise_kernel(name: str, expr: Expr, dtype: str, dialect: Dialect = C) -> Kernel | None:
@@ -334,16 +334,16 @@ def reduction(op: Op, dtype: str) -> Kernel | None:
 
 def kernels_of(op: Op) -> Iterator[Kernel]:
     """Yield every kernel that is printed for one operation."""
-    made: list[Kernel | None] = []
+    kernels: list[Kernel | None] = []
     for dtype in DTYPES:
-        made.append(reduction(op, dtype))
+        kernels.append(reduction(op, dtype))
         if isinstance(op.lower, Pointwise):
             values = FIXED[op.name][1] if op.name in FIXED else ()
             for fixed in (None, *range(len(values))):
-                made.append(forward(op, dtype, fixed))
+                kernels.append(forward(op, dtype, fixed))
                 own = -1 if fixed is None else FIXED[op.name][0]
-                made += [derivative(op, i, dtype, fixed) for i in range(op.arity) if i != own]
-    yield from (k for k in made if k is not None)
+                kernels += [derivative(op, i, dtype, fixed) for i in range(op.arity) if i != own]
+    yield from (k for k in kernels if k is not None)
 
 
 def all_kernels() -> Iterator[Kernel]:

@@ -299,7 +299,7 @@ def _stage(
     values.row_depth = here
     lowering = stage.lowering
     lowering.vars[lowering.outer] = names[0]
-    lowering.write_pass()
+    lowering.write_iteration()
     values.stage = None
     values.row_depth = 1
     scope.emit(If(condition, scope.close()))

@@ -24,7 +24,7 @@ from adarray.compiler.ir.loopir import (
     Var,
     walk,
 )
-from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Operand, Plan, Step
+from adarray.compiler.ir.plan import Buffer, KernelStep, MatmulStep, Operand, Plan, Step
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 # A loop whose bounds' effect differs from pass to pass is counted at so many of them at most,
@@ -69,8 +69,8 @@ def cost(step: Step) -> Cost:
     """Return what a step costs."""
     if isinstance(step, KernelStep):
         return Cost(*_memory(step), *_arithmetic(step))
-    if isinstance(step, DotStep):
-        return _dot(step)
+    if isinstance(step, MatmulStep):
+        return _matmul(step)
     read = sum({id(o.buffer): _span(o) for o in step.operands}.values())
     return Cost(read, sum(map(nbytes, step.results)))
 
@@ -116,7 +116,7 @@ def _span(o: Operand) -> int:
     return int(shown * o.buffer.dtype.itemsize)
 
 
-def _dot(step: DotStep) -> Cost:
+def _matmul(step: MatmulStep) -> Cost:
     """Count a product: two operations for each multiplication and addition."""
     depth = step.a.shape[-1]
     return Cost(

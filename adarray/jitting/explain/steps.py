@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from adarray.base.recording import Call
-from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Step
+from adarray.compiler.ir.plan import Buffer, KernelStep, MatmulStep, Step
 from adarray.compiler.ir.primitives import (
     CallResult,
     Constant,
@@ -60,7 +60,7 @@ def step_kind(step: Step) -> str:
     """Return what sort of step it is: ``"kernel"``, ``"product"`` or ``"call"``."""
     if isinstance(step, KernelStep):
         return "kernel"
-    return "product" if isinstance(step, DotStep) else "call"
+    return "product" if isinstance(step, MatmulStep) else "call"
 
 
 def step_titles(step: Step) -> list[str]:
@@ -84,6 +84,6 @@ def step_buffers(step: Step) -> tuple[Buffer, ...]:
     """Return the buffers that a step reads or writes."""
     if isinstance(step, KernelStep):
         return step.buffers
-    if isinstance(step, DotStep):
+    if isinstance(step, MatmulStep):
         return (*(o.buffer for o in step.operands), step.out.buffer)
     return (*(o.buffer for o in step.operands), *step.results)

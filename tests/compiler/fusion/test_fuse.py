@@ -9,7 +9,7 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.domains import AffineIndex, decompose, linear, substitute
 from adarray.compiler.ir.loopir import For, statements
-from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep
+from adarray.compiler.ir.plan import Buffer, KernelStep, MatmulStep
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.planning.buffers import Arena, place_buffers
 from adarray.compiler.planning.planner import plan
@@ -84,7 +84,7 @@ class TestOneKernel:
             return np.mean(np.tanh(x @ w - y) ** 2)
 
         made = planned(loss, RNG.normal(size=40))
-        assert not any(isinstance(s, DotStep) for s in made.steps)
+        assert not any(isinstance(s, MatmulStep) for s in made.steps)
         assert len(large(made)) == 1
 
     def test_all_pairs_without_a_matrix_of_them(self):

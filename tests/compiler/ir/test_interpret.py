@@ -10,8 +10,8 @@ from by_hand import Builder, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adarray.compiler.ir.array_views import array_view
 from adarray.compiler.ir.interpret import Interpreted, interpret
-from adarray.compiler.ir.looks import look
 from adarray.compiler.ir.primitives import (
     Concatenate,
     GatherND,
@@ -107,7 +107,7 @@ def test_views_that_numpy_can_make_copy_nothing(name: str, layout: str) -> None:
     seen = LOOKS[name](np.arange(12).reshape(3, 4))
     offset = int(seen.ravel()[0])
     strides = tuple(s // 8 for s in seen.strides)
-    got = look(x, offset, seen.shape, strides)
+    got = array_view(x, offset, seen.shape, strides)
     assert np.shares_memory(got, x)
     np.testing.assert_array_equal(got, LOOKS[name](X))
 

@@ -133,7 +133,7 @@ def test_kernels_are_verified_after_what_changes_steps(monkeypatch):
 
     y = value(Map("sin"), (X,), (3, 4))
     program = Program([X], [X, y], [y])
-    assert [name for name, _ in planning.STEP_PASSES] == ["donate", "join"]
+    assert [name for name, _ in planning.STEP_PASSES] == ["donate", "merge"]
     monkeypatch.setattr(planning, "STEP_PASSES", (*planning.STEP_PASSES, ("broken", broken)))
     assert planning.plan(program).steps
     monkeypatch.setenv("ADARRAY_CHECK", "1")

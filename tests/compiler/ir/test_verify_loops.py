@@ -90,7 +90,7 @@ BAD = {
         For("j", integer(0), N, (vector(Let("a", X), kind="parallel"),))
     ),
     "holds Let, Store and Fold only": kernel(vector(If(Const("bool", True), ()))),
-    "all passes store to one element": kernel(vector(Store("y", integer(0), X))),
+    "all iterations store to one element": kernel(vector(Store("y", integer(0), X))),
     "is not affine": kernel(
         vector(Fold("y", "add", X, Load("int64", "k", K))),
         buffers=(*BUFFERS, Param("k", "int64")),

@@ -13,7 +13,7 @@ from recorded import recorded
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import For, Kernel, Load, Param, Store, Var, integer
-from adarray.compiler.ir.plan import Buffer, DotStep, KernelStep, Operand
+from adarray.compiler.ir.plan import Buffer, KernelStep, MatmulStep, Operand
 from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
@@ -41,7 +41,7 @@ def step(x, out, kernel=None):
 
 
 def dot(a, b, out):
-    return DotStep(*(Operand(x, 0, (10, 10), (10, 1)) for x in (a, b, out)), ())
+    return MatmulStep(*(Operand(x, 0, (10, 10), (10, 1)) for x in (a, b, out)), ())
 
 
 def joined(steps, most=1 << 20, inside=None):
@@ -167,7 +167,9 @@ class TestPlans:
     def test_updates_of_biases_are_one_kernel(self):
         r = recorded(descent, *parameters(400, 90, 80, 10))
         made = planning.plan(r.program, target=GPU)
-        assert len(made.steps) < len(planning.plan(r.program, target=replace(GPU, joins=0)).steps)
+        assert len(made.steps) < len(
+            planning.plan(r.program, target=replace(GPU, merged_bytes=0)).steps
+        )
         sizes = [
             [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.access != "in"]
             for s in made.steps
@@ -180,7 +182,7 @@ class TestPlans:
         assert any(len(s.kernel.ints) > 1 for s in made.steps if isinstance(s, KernelStep))
 
     def test_processors_join_nothing(self):
-        assert CPU.joins == 0
+        assert CPU.merged_bytes == 0
 
     @pytest.mark.parametrize("seed", [1, 2, 4, 5, 6, 7, 8, 10])
     def test_random_programs(self, seed):

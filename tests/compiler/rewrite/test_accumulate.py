@@ -10,7 +10,7 @@ from plan_runner import PlanRunner
 from recorded import recorded
 
 import adarray
-from adarray.compiler.ir.plan import DotStep, KernelStep
+from adarray.compiler.ir.plan import KernelStep, MatmulStep
 from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import accumulate
@@ -52,7 +52,7 @@ FOUND = {
 def test_sums_are_found(name):
     f, scale = FOUND[name]
     (step,) = steps(f, W, X, G)
-    assert isinstance(step, DotStep)
+    assert isinstance(step, MatmulStep)
     assert step.scale == scale
     assert step.added is not None
     assert step.added.buffer.kind == "input"
@@ -61,7 +61,7 @@ def test_sums_are_found(name):
 
 def test_plans_for_processors_are_as_before():
     first, second = steps(FOUND["w - r * p"][0], W, X, G, target=CPU)
-    assert isinstance(first, DotStep)
+    assert isinstance(first, MatmulStep)
     assert first.added is None
     assert first.operands == (first.a, first.b)
     assert isinstance(second, KernelStep)
@@ -84,7 +84,7 @@ OTHERS = {
 def test_other_sums_are_not(name):
     w = np.asfortranarray(RNG.normal(size=(20, 30))) if name == "in columns" else W
     found = steps(OTHERS[name], w, X, G)
-    assert all(s.added is None for s in found if isinstance(s, DotStep))
+    assert all(s.added is None for s in found if isinstance(s, MatmulStep))
     assert any(isinstance(s, KernelStep) for s in found)
 
 
@@ -121,14 +121,14 @@ def test_weights_of_a_network():
         return w - 0.1 * gw, v - 0.1 * gv
 
     found = steps(step, W, RNG.normal(size=(20, 15)), X)
-    added = [s for s in found if isinstance(s, DotStep) and s.added is not None]
+    added = [s for s in found if isinstance(s, MatmulStep) and s.added is not None]
     assert [s.scale for s in added] == [-0.1, -0.1]
 
 
 def test_small_matrices_are_updated_by_kernels(monkeypatch):
     monkeypatch.setattr(accumulate, "LEAST", W.nbytes + 1)
     first, second = steps(FOUND["w - r * p"][0], W, X, G)
-    assert isinstance(first, DotStep)
+    assert isinstance(first, MatmulStep)
     assert first.added is None
     assert isinstance(second, KernelStep)
 
@@ -159,12 +159,12 @@ def test_layers(name):
     for got, want in zip(PlanRunner(made)(list(r.arrays)), many, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     first = made.steps[0]
-    assert isinstance(first, DotStep)
+    assert isinstance(first, MatmulStep)
     assert first.row is not None
     assert first.relu == relu
     assert len(first.operands) == 3
     old = planning.plan(r.program, target=CPU)
-    assert all(s.row is None for s in old.steps if isinstance(s, DotStep))
+    assert all(s.row is None for s in old.steps if isinstance(s, MatmulStep))
 
 
 NO_LAYERS = {
@@ -182,7 +182,7 @@ NO_LAYERS = {
 @pytest.mark.parametrize("name", NO_LAYERS)
 def test_what_are_no_layers(name):
     found = plan(recorded(NO_LAYERS[name], *LAYER, B, LAST).program).steps
-    assert all(s.row is None for s in found if isinstance(s, DotStep))
+    assert all(s.row is None for s in found if isinstance(s, MatmulStep))
     assert any(isinstance(s, KernelStep) for s in found)
 
 
@@ -195,7 +195,7 @@ def test_layers_of_networks_and_their_gradients():
 
     given = LAYER[1], B, LAST, LAYER[0]
     found = plan(recorded(model, *given).program).steps
-    assert sum(s.row is not None for s in found if isinstance(s, DotStep)) == 1
+    assert sum(s.row is not None for s in found if isinstance(s, MatmulStep)) == 1
     # Gradients need what the layer was before its maximum.
     found = plan(recorded(adarray.grad(loss), *given).program).steps
-    assert not any(s.row is not None for s in found if isinstance(s, DotStep))
+    assert not any(s.row is not None for s in found if isinstance(s, MatmulStep))

@@ -25,7 +25,7 @@ def as_transpose(
     return axes
 
 
-def look(
+def array_view(
     x: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> np.ndarray:
     """Return a view of `x`, given in elements of its C order, or of a copy where there is none.
