@@ -1,8 +1,8 @@
 """How the dependence of a value follows from those of its operands: a rule per primitive.
 
-The rules speak of the primitives of programs (`adarray.compiler.ir.primitives`), into which the
-lowering of each operation translates it; so whatever `jit` compiles has exact rules. A call that
-stays one depends on all of its operands as a whole.
+The rules speak of the primitives of programs (`adarray.compiler.ir.primitives`), to which each
+operation is translated; so whatever `jit` compiles has exact rules. A call that stays one depends
+on all of its operands as a whole.
 
 References
 ----------
@@ -19,7 +19,7 @@ import numpy as np
 
 from adarray.base.op import CONSTANT_FUNCTIONS
 from adarray.compiler.ir.array_views import array_view
-from adarray.compiler.ir.interpret_values import Step, _slices, run_of
+from adarray.compiler.ir.interpret_values import RunPlace, _slices, run_of
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -230,7 +230,7 @@ class Dependence:
             np.zeros(i.shape, np.int64) if self.known.varies(i) else np.asarray(self.known.value(i))
             for i in indices
         ]
-        run = run_of(v, Step(tuple(range(1 + len(positions))), None, False))
+        run = run_of(v, RunPlace(tuple(range(1 + len(positions))), None, False))
         return tuple(Term(t.table, np.asarray(run([t.row, *positions]))) for t in terms)
 
     def _scatter(self, p: ScatterND, v: Value) -> Terms:
@@ -250,7 +250,7 @@ class Dependence:
         numbers = np.arange(v.size, dtype=np.int64).reshape(v.shape)
         gather = GatherND(p.axes, p.position)
         look_up = Value(gather, (base, *indices), value.shape, np.int64)
-        run = run_of(look_up, Step(tuple(range(1 + len(positions))), None, False))
+        run = run_of(look_up, RunPlace(tuple(range(1 + len(positions))), None, False))
         targets = np.asarray(run([numbers, *positions]))
         if p.add:
             count = np.bincount(targets.reshape(-1), minlength=v.size)

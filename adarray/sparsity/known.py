@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.compiler.ir.interpret_values import Step, constant_value, run_of
+from adarray.compiler.ir.interpret_values import RunPlace, constant_value, run_of
 from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.rewrite.dead import pure
@@ -91,4 +91,4 @@ class Known:
             return constant
         operands = tuple(self._place[a] for a in v.args)
         with np.errstate(all="ignore"):
-            return run_of(v, Step(operands, None, False))(self._values)
+            return run_of(v, RunPlace(operands, None, False))(self._values)

@@ -20,7 +20,7 @@ from adarray.base.types import Params
 from adarray.compiler.ir.interpret_values import (
     Array,
     Run,
-    Step,
+    RunPlace,
     Values,
     constant_value,
     may_alias,
@@ -94,7 +94,7 @@ class Interpreted:
                 self._constants.add(id(constant))
                 continue
             operands = tuple(slots[a] for a in v.args)
-            step = Step(operands, engine, around is None and lives.last_touch(i))
+            step = RunPlace(operands, engine, around is None and lives.last_touch(i))
             run = under(v.origin.errors if v.origin else None, run_of(v, step))
             if around is not None:
                 run = around(v, operands, run)

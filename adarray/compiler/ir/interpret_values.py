@@ -47,7 +47,7 @@ Arrays: TypeAlias = Sequence[np.ndarray]
 Key: TypeAlias = tuple[slice | np.ndarray, ...]
 
 
-class Step(NamedTuple):
+class RunPlace(NamedTuple):
     """What a step is made with, besides its value.
 
     Parameters
@@ -131,7 +131,7 @@ def _cast(v: Value, operands: tuple[int, ...]) -> Run:
     return run
 
 
-def _map(p: Map, v: Value, step: Step) -> Run:
+def _map(p: Map, v: Value, step: RunPlace) -> Run:
     name, operands, engine = p.name, step.operands, step.engine
     if name == "cast":
         return _cast(v, operands)
@@ -173,7 +173,7 @@ def _on_engine(engine: Engine, op: Op, f: Function) -> Function:
     return pointwise
 
 
-def _view(p: View, v: Value, step: Step) -> Run:
+def _view(p: View, v: Value, step: RunPlace) -> Run:
     (a,) = step.operands
     shape, size = v.shape, v.args[0].size
     offset, strides = p.offset, p.strides
@@ -191,7 +191,7 @@ def _view(p: View, v: Value, step: Step) -> Run:
     return run
 
 
-def _reduce(p: Reduce, v: Value, step: Step) -> Run:
+def _reduce(p: Reduce, v: Value, step: RunPlace) -> Run:
     (a,) = step.operands
     combine, axes, dtype = p.combine, p.axes, v.dtype
     fold = FOLDS[combine].reduce
@@ -226,13 +226,13 @@ def _reduce_on_engine(
     return run
 
 
-def _prefix_scan(p: PrefixScan, v: Value, step: Step) -> Run:
+def _prefix_scan(p: PrefixScan, v: Value, step: RunPlace) -> Run:
     (a,) = step.operands
     accumulate, axis, dtype = FOLDS[p.combine].accumulate, p.axis, v.dtype
     return lambda values: accumulate(values[a], axis=axis, dtype=dtype)
 
 
-def _matmul(step: Step) -> Run:
+def _matmul(step: RunPlace) -> Run:
     a, b = step.operands
     op, engine = OPS["matmul"], step.engine
 
@@ -244,7 +244,7 @@ def _matmul(step: Step) -> Run:
     return run
 
 
-def _concatenate(p: Concatenate, step: Step) -> Run:
+def _concatenate(p: Concatenate, step: RunPlace) -> Run:
     axis, operands = p.axis, step.operands
     return lambda values: np.concatenate([values[k] for k in operands], axis)
 
@@ -265,7 +265,7 @@ def _base(x: Array, mine: bool) -> np.ndarray:
     return np.array(x)
 
 
-def _update_slice(p: UpdateSlice, v: Value, step: Step) -> Run:
+def _update_slice(p: UpdateSlice, v: Value, step: RunPlace) -> Run:
     a, b = step.operands
     key = _slices(p.starts, p.steps, v.args[1].shape)
     add, mine = p.add, step.mine
@@ -302,7 +302,7 @@ def _moved(x: np.ndarray, depth: int, source: int, destination: int) -> np.ndarr
     return np.moveaxis(x, range(source, source + depth), range(destination, destination + depth))
 
 
-def _gather(p: GatherND, v: Value, step: Step) -> Run:
+def _gather(p: GatherND, v: Value, step: RunPlace) -> Run:
     a, *rest = step.operands
     key, depth, natural = _indexed(p, v)
     position = p.position
@@ -314,7 +314,7 @@ def _gather(p: GatherND, v: Value, step: Step) -> Run:
     return run
 
 
-def _scatter(p: ScatterND, v: Value, step: Step) -> Run:
+def _scatter(p: ScatterND, v: Value, step: RunPlace) -> Run:
     a, b, *rest = step.operands
     key, depth, natural = _indexed(p, v)
     position, add, mine = p.position, p.add, step.mine
@@ -345,7 +345,7 @@ def _filled(x: object, values: Values, operands: tuple[int, ...]) -> object:
     return x
 
 
-def _python_call(p: PythonCall, v: Value, step: Step) -> Run:
+def _python_call(p: PythonCall, v: Value, step: RunPlace) -> Run:
     function, args, kwargs = p.function, p.args, p.kwargs
     results, operands = p.results, step.operands
 
@@ -376,7 +376,7 @@ def _checked(function: Function, x: object, shape: Shape, dtype: DType) -> Array
     return x
 
 
-def _call_result(p: CallResult, step: Step) -> Run:
+def _call_result(p: CallResult, step: RunPlace) -> Run:
     (a,) = step.operands
     index = p.index
     return lambda values: values[a][index]
@@ -398,7 +398,7 @@ def constant_value(v: Value) -> np.ndarray | np.generic | None:
             return None
 
 
-def run_of(v: Value, step: Step) -> Run:
+def run_of(v: Value, step: RunPlace) -> Run:
     """Return what computes a value: neither an input nor a constant."""
     match v.primitive:
         case Map() as p:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
-from adarray.compiler.kernels.nodes import Folded, Node
+from adarray.compiler.kernels.nodes import Folded, KernelNode
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, Values
 
@@ -11,13 +11,15 @@ from adarray.compiler.kernels.values import Index, Values
 PARTS = 8
 
 
-def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Values) -> list[int]:
+def borders(
+    roots: list[tuple[KernelNode, Index]], name: str, extent: int, values: Values
+) -> list[int]:
     """Return the sorted values of index `name` where updates or concatenations change operands.
 
     None at all where there are too many: then conditions are evaluated element by element.
     """
     places: set[int] = set()
-    seen: set[tuple[Node, Index]] = set()
+    seen: set[tuple[KernelNode, Index]] = set()
     stack = list(roots)
     while stack:
         node, index = stack.pop()
@@ -37,7 +39,7 @@ def borders(roots: list[tuple[Node, Index]], name: str, extent: int, values: Val
     return inside if len(inside) < PARTS else []
 
 
-def _own(node: Node, index: Index, name: str, places: set[int]) -> None:
+def _own(node: KernelNode, index: Index, name: str, places: set[int]) -> None:
     """Add the borders of a node that chooses among its operands."""
     match node.operation:
         case UpdateSlice() as p:

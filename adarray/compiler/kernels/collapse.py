@@ -12,12 +12,14 @@ import itertools
 
 from adarray.compiler.ir.domains import AffineIndex, Maps
 from adarray.compiler.ir.primitives import Constant, Map, View
-from adarray.compiler.kernels.nodes import Folded, Memory, Node, Operation, Ref
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
 
 COLLAPSIBLE: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant})
 
 
-def collapse(order: list[Node], stored: dict[Node, Memory], outer: int, extents: list[int]) -> int:
+def collapse(
+    order: list[KernelNode], stored: dict[KernelNode, ValueMemory], outer: int, extents: list[int]
+) -> int:
     """Merge classes in `order`, in place, as long as some can be; return the outer class."""
     if any(n.classes is not None and type(n.operation) not in COLLAPSIBLE for n in order):
         return outer
@@ -43,7 +45,7 @@ def collapse(order: list[Node], stored: dict[Node, Memory], outer: int, extents:
             tried.clear()
 
 
-def _candidate(own: list[Node], tried: set[tuple[int, int]]) -> tuple[int, int] | None:
+def _candidate(own: list[KernelNode], tried: set[tuple[int, int]]) -> tuple[int, int] | None:
     for n in own:
         assert n.classes is not None
         classes = [c for c in n.classes if c >= 0]
@@ -53,7 +55,7 @@ def _candidate(own: list[Node], tried: set[tuple[int, int]]) -> tuple[int, int] 
     return None
 
 
-def _position(n: Node, first: int, second: int) -> int | None:
+def _position(n: KernelNode, first: int, second: int) -> int | None:
     """Return the axis of `first`, -1 if neither class occurs, None if they are apart."""
     assert n.classes is not None
     classes = n.classes
@@ -70,7 +72,7 @@ def _position(n: Node, first: int, second: int) -> int | None:
     return a
 
 
-def _other(n: Node, a: int) -> int:
+def _other(n: KernelNode, a: int) -> int:
     """Return the axis that follows axis `a`, past those of length 1."""
     assert n.classes is not None
     b = a + 1
@@ -79,7 +81,13 @@ def _other(n: Node, a: int) -> int:
     return b
 
 
-def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[Node, Memory]) -> bool:
+def _fits(
+    n: KernelNode,
+    first: int,
+    second: int,
+    extents: list[int],
+    stored: dict[KernelNode, ValueMemory],
+) -> bool:
     a = _position(n, first, second)
     if a is None:
         return False
@@ -96,7 +104,7 @@ def _fits(n: Node, first: int, second: int, extents: list[int], stored: dict[Nod
     return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
 
 
-def _has(n: Node | None, first: int, second: int) -> bool:
+def _has(n: KernelNode | None, first: int, second: int) -> bool:
     """Whether one of two classes is an axis of a node's result."""
     return n is not None and n.classes is not None and bool({first, second} & set(n.result))
 
@@ -120,13 +128,13 @@ def _ref_fits(r: Ref, a: int, b: int, extent: int, first: int, second: int) -> b
     return True
 
 
-def _result_axes(n: Node, first: int, second: int) -> list[int]:
+def _result_axes(n: KernelNode, first: int, second: int) -> list[int]:
     """Return the axes of a node's result that belong to the two classes, in that order."""
     result = n.result
     return [result.index(c) for c in (first, second) if c in result]
 
 
-def _merge(n: Node, first: int, second: int, stored: dict[Node, Memory]) -> None:
+def _merge(n: KernelNode, first: int, second: int, stored: dict[KernelNode, ValueMemory]) -> None:
     """Make the two classes one axis of a node: the second one gets length 1."""
     for r in n.args:
         if r.node is not None and r.node.classes is not None:

@@ -16,7 +16,7 @@ import math
 from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.primitives import View
 from adarray.compiler.ir.program import Value
-from adarray.compiler.kernels.nodes import Memory, Node, Ref
+from adarray.compiler.kernels.nodes import KernelNode, Ref, ValueMemory
 
 # Readings of an element that are worth a copy, and what a copy counts as cost, so that it
 # is kept (see `lower_stages`).
@@ -26,12 +26,12 @@ WIDTH = 64
 Place = tuple[Value, int, tuple[tuple[int, int], ...]]
 
 
-def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]:
+def with_copies(order: list[KernelNode], outer: int, extents: list[int]) -> list[KernelNode]:
     """Return the nodes of a kernel in blocks of rows, with copies of what they read across.
 
     Parameters
     ----------
-    order : list of Node
+    order : list of KernelNode
         Operands first; what they read is changed in place.
     outer : int
         Class of the rows.
@@ -46,8 +46,8 @@ def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]
                 loops = {c for c in node.classes or () if c >= 0}
                 again = loops.difference(c for c, _ in place[2])
                 readings[place] = readings.get(place, 0) + math.prod(extents[c] for c in again)
-    copies: dict[Place, Node] = {}
-    nodes: list[Node] = []
+    copies: dict[Place, KernelNode] = {}
+    nodes: list[KernelNode] = []
     for node in order:
         for k, ref in enumerate(node.args):
             place = _place(node, ref, outer)
@@ -64,7 +64,7 @@ def with_copies(order: list[Node], outer: int, extents: list[int]) -> list[Node]
     return nodes
 
 
-def _place(node: Node, ref: Ref, outer: int) -> Place | None:
+def _place(node: KernelNode, ref: Ref, outer: int) -> Place | None:
     """Return which elements are read, by the loops over them, if that is across the rows."""
     if ref.memory is None or ref.at is None or node.classes is None:
         return None
@@ -79,20 +79,20 @@ def _place(node: Node, ref: Ref, outer: int) -> Place | None:
     return ref.memory.value, ref.at.const, terms
 
 
-def _copy(memory: Memory, place: Place, extents: list[int]) -> Node:
+def _copy(memory: ValueMemory, place: Place, extents: list[int]) -> KernelNode:
     _, const, terms = place
     root = memory.value
     shape = tuple(extents[c] for c, _ in terms)
     view = View(const, tuple(coef for _, coef in terms))
     value = Value(view, (root,), shape, root.dtype, root.origin)
-    node = Node(value, tuple(c for c, _ in terms))
+    node = KernelNode(value, tuple(c for c, _ in terms))
     at = AffineIndex(const, tuple((k, coef) for k, (_, coef) in enumerate(terms)))
     node.args = [Ref(None, memory, None, at)]
     node.cost = COST
     return node
 
 
-def _reference(node: Node, copy: Node) -> Ref:
+def _reference(node: KernelNode, copy: KernelNode) -> Ref:
     """Return how `node` reads a copy."""
     assert node.classes is not None
     assert copy.classes is not None

@@ -20,7 +20,7 @@ from math import gcd
 from adarray.compiler.ir.domains import AffineIndex, Shape, decompose, identity, strided, substitute
 from adarray.compiler.ir.primitives import Concatenate, Constant, Iota, Map, UpdateSlice, View
 from adarray.compiler.ir.program import Value
-from adarray.compiler.kernels.nodes import Node, Operation, Ref
+from adarray.compiler.kernels.nodes import KernelNode, Operation, Ref
 
 # Nodes whose elements are computed from elements at maps of their own indices.
 ELEMENTWISE: frozenset[type[Operation]] = frozenset({
@@ -75,7 +75,7 @@ def _at(place: AffineIndex, index: tuple[AffineIndex, ...]) -> AffineIndex:
     return substitute((place,), index)[0]
 
 
-def _reaches(node: Node, memories: Collection[Value]) -> bool:
+def _reaches(node: KernelNode, memories: Collection[Value]) -> bool:
     """Whether anything that a node is computed from is read from some arrays."""
     seen = {node}
     stack = [node]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from adarray.compiler.ir.loopir import Apply, Expr, Fold, For, Local, Store, Total, Var, integer
 from adarray.compiler.ir.program import c_strides
-from adarray.compiler.kernels.nodes import Node
-from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
+from adarray.compiler.kernels.nodes import KernelNode
+from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine, neutral
 from adarray.compiler.kernels.stages import Stages
 from adarray.compiler.kernels.values import Index, Stored, Values
 
@@ -13,7 +13,7 @@ from adarray.compiler.kernels.values import Index, Stored, Values
 class Folds:
     """The part of a `Lowering` that declares local memory and folds into it."""
 
-    scope: Scope
+    scope: LoopScope
     values: Values
     stages: Stages
     stored: Stored
@@ -25,8 +25,8 @@ class Folds:
     # Most iterations of a loop whose number stands in the text.
     literal: int = 0
     totals: list[Total]
-    total_names: dict[Node, str]
-    pending: dict[Node, tuple[str, tuple[int, ...]]]
+    total_names: dict[KernelNode, str]
+    pending: dict[KernelNode, tuple[str, tuple[int, ...]]]
     vars: dict[int, str]
 
     def extent(self, c: int) -> Expr:
@@ -42,15 +42,15 @@ class Folds:
             expr = Apply("int64", "multiply", (expr, self.extent(c)))
         return expr
 
-    def _index(self, node: Node) -> Index:
+    def _index(self, node: KernelNode) -> Index:
         """Return the index of a node's domain in the loops that are open."""
         assert node.classes is not None
         return tuple(Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.classes)
 
-    def _result_index(self, node: Node) -> Index:
+    def _result_index(self, node: KernelNode) -> Index:
         return tuple(Affine(0, ((self.vars[c], 1),)) if c >= 0 else NOTHING for c in node.result)
 
-    def _term(self, node: Node, index: Index) -> Expr:
+    def _term(self, node: KernelNode, index: Index) -> Expr:
         """Return what a fold folds."""
         args = [self.values.read(r, index) for r in node.args]
         if len(args) == 1:
@@ -63,16 +63,16 @@ class Folds:
         product = Apply(node.dtype, "multiply", tuple(e for e, _ in args))
         return self.scope.let(key, product, max(d for _, d in args))[0]
 
-    def _folds_over(self, node: Node, c: int) -> bool:
+    def _folds_over(self, node: KernelNode, c: int) -> bool:
         assert node.classes is not None
         return any(node.classes[a] == c for a in node.folded)
 
-    def _serial_folds(self, node: Node, vector: int) -> bool:
+    def _serial_folds(self, node: KernelNode, vector: int) -> bool:
         """Whether a fold runs over loops other than the vector loop, too."""
         assert node.classes is not None
         return any(node.classes[a] not in (-1, vector) for a in node.folded)
 
-    def _layout(self, node: Node) -> tuple[list[int], int]:
+    def _layout(self, node: KernelNode) -> tuple[list[int], int]:
         """Return strides of a local array of a node's result, and its number of elements.
 
         Rows of a block lie side by side.
@@ -90,7 +90,7 @@ class Folds:
                 step *= self.extents[c]
         return strides, step
 
-    def _array(self, node: Node) -> tuple[str, tuple[int, ...]]:
+    def _array(self, node: KernelNode) -> tuple[str, tuple[int, ...]]:
         """Declare a local array for a node's result."""
         strides, _ = self._layout(node)
         name = self.scope.fresh("a")
@@ -106,10 +106,10 @@ class Folds:
         self.scope.emit(Local(name, node.dtype, size), depth=min(1, self.scope.here))
         return name, tuple(strides)
 
-    def _declare_array(self, node: Node) -> None:
+    def _declare_array(self, node: KernelNode) -> None:
         self.pending[node] = self._array(node)
 
-    def _declare_fold(self, node: Node, vector: int) -> None:
+    def _declare_fold(self, node: KernelNode, vector: int) -> None:
         """Declare what an inner fold folds into, with its neutral element."""
         if not self.stages.results(node):
             name = self.scope.fresh("r")
@@ -122,7 +122,7 @@ class Folds:
             return
         self._clear(node, name)
 
-    def _clear(self, node: Node, name: str) -> None:
+    def _clear(self, node: KernelNode, name: str) -> None:
         classes = [c for c in node.result if c >= 0 and c != self.outer]
         size: Expr = self._product(classes) if classes else integer(1)
         if self.blocked and self.outer in node.result:
@@ -136,7 +136,7 @@ class Folds:
         body = (Store(name, Var("int64", var), zero),)
         self.scope.emit(For(var, integer(0), size, body, "vector"))
 
-    def _partial(self, node: Node) -> str:
+    def _partial(self, node: KernelNode) -> str:
         """Declare a scalar for the fold of one vector loop; none if the fold is one itself."""
         if not node.total and not self.stages.results(node):
             return ""
@@ -147,7 +147,7 @@ class Folds:
         self.scope.emit(Local(name, node.dtype, None, start))
         return name
 
-    def _fold(self, node: Node, index: Index, partial: dict[Node, str]) -> None:
+    def _fold(self, node: KernelNode, index: Index, partial: dict[KernelNode, str]) -> None:
         value = self._term(node, index)
         if node in partial:
             self.scope.emit(Fold(partial[node], node.combine, value))
@@ -155,7 +155,7 @@ class Folds:
         target, where = self._target(node, tuple(index[a] for a in node.unfolded))
         self.scope.emit(Fold(target, node.combine, value, where))
 
-    def _target(self, node: Node, own: Index) -> tuple[str, Expr | None]:
+    def _target(self, node: KernelNode, own: Index) -> tuple[str, Expr | None]:
         """Return what a fold folds into at an index of its result."""
         if node.total:
             name = self.total_names[node]
@@ -171,7 +171,7 @@ class Folds:
             parts.append((-1, self.values.origin[name]))
         return name, self.scope.index(combine(parts))[0]
 
-    def _merge(self, node: Node, partial: str) -> None:
+    def _merge(self, node: KernelNode, partial: str) -> None:
         """Fold the scalar of a vector loop into its target."""
         own = self._result_index(node)
         target, where = self._target(node, own)
@@ -182,7 +182,7 @@ class Folds:
             assert where is not None
             self.scope.emit(Store(target, where, value))
 
-    def _cleared(self, node: Node) -> bool:
+    def _cleared(self, node: KernelNode) -> bool:
         assert node.classes is not None
         folded = [node.classes[a] for a in node.folded if node.classes[a] >= 0]
         return len(folded) > 1

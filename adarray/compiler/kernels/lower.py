@@ -35,8 +35,8 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
-from adarray.compiler.kernels.nodes import Folded, Memory, Node
-from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
+from adarray.compiler.kernels.nodes import Folded, KernelNode, ValueMemory
+from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
 from adarray.compiler.kernels.values import Index, Stored, Values
@@ -55,14 +55,16 @@ class Lowered(NamedTuple):
     ints: tuple[int, ...]
 
 
-class Work(NamedTuple):
+class NestWork(NamedTuple):
     """What a nest does with a node: ``"store"``, ``"fold"`` or ``"keep"``."""
 
     what: str
-    node: Node
+    node: KernelNode
 
 
-def in_blocks(order: list[Node], outer: int, extents: list[int], target: Target = CPU) -> bool:
+def in_blocks(
+    order: list[KernelNode], outer: int, extents: list[int], target: Target = CPU
+) -> bool:
     """Whether rows are the vector loop: they are short, or lie side by side in memory."""
     inner: dict[int, int] = {}
     for node in order:
@@ -93,7 +95,7 @@ class Lowering(Folds):
 
     Parameters
     ----------
-    order : list of Node
+    order : list of KernelNode
         All nodes of the kernel, operands first.
     stored : dict
         Memory of the nodes whose results are written.
@@ -110,7 +112,7 @@ class Lowering(Folds):
 
     def __init__(
         self,
-        order: list[Node],
+        order: list[KernelNode],
         stored: Stored,
         outer: int,
         extents: list[int],
@@ -124,11 +126,11 @@ class Lowering(Folds):
         # "inout" where only a region of what is stored is written.
         self.access = "out"
         self.extents = extents
-        self.scope = Scope() if base is None else base.scope
+        self.scope = LoopScope() if base is None else base.scope
         self.values = Values(self.scope) if base is None else base.values
         self.values.choose = target.choose
         self.totals: list[Total] = [] if base is None else base.totals
-        self.total_names: dict[Node, str] = {}
+        self.total_names: dict[KernelNode, str] = {}
         self.vars: dict[int, str] = {}
         self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, target)
         self.stages = Stages(order, set(stored), outer, self.blocked, target.keep)
@@ -138,9 +140,9 @@ class Lowering(Folds):
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
         self.written: set[str] = set() if base is None else base.written
-        self._todo: dict[int, dict[frozenset[int], list[Work]]] | None = None
+        self._todo: dict[int, dict[frozenset[int], list[NestWork]]] | None = None
         # Local memory of nodes whose nest is being written.
-        self.pending: dict[Node, tuple[str, tuple[int, ...]]] = {}
+        self.pending: dict[KernelNode, tuple[str, tuple[int, ...]]] = {}
 
     # -- the kernel -----------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class Lowering(Folds):
         """Declare buffers that are written, and totals."""
         for node in self.order:
             memory = self.stored.get(node)
-            if isinstance(memory, Memory):
+            if isinstance(memory, ValueMemory):
                 self.written.add(self.values.buffer(memory))
             if node.total:
                 self._declare_total(node)
@@ -183,10 +185,10 @@ class Lowering(Folds):
         """Iterations of the outer loop."""
         return self.extents[self.outer]
 
-    def _declare_total(self, node: Node) -> None:
+    def _declare_total(self, node: KernelNode) -> None:
         name = self.total_names[node] = f"s{len(self.totals)}"
         memory = self.stored[node]
-        assert isinstance(memory, Memory)
+        assert isinstance(memory, ValueMemory)
         out, size = self.values.buffer(memory), None
         if any(c >= 0 for c in node.result):
             size = self._product([c for c in node.result if c >= 0])
@@ -254,14 +256,14 @@ class Lowering(Folds):
             return BLOCK
         return max(LEAST, min(MOST, LOCAL_BYTES // width // LEAST * LEAST))
 
-    def _works(self) -> dict[int, dict[frozenset[int], list[Work]]]:
+    def _works(self) -> dict[int, dict[frozenset[int], list[NestWork]]]:
         """Return what is to be done, by time and nest."""
         s = self.stages
         if self._todo is not None:
             return self._todo
-        works: dict[int, dict[frozenset[int], list[Work]]] = {}
+        works: dict[int, dict[frozenset[int], list[NestWork]]] = {}
 
-        def add(time: int, nest: frozenset[int], work: Work) -> None:
+        def add(time: int, nest: frozenset[int], work: NestWork) -> None:
             if work.what != "fold" and work.node.value.size == 0:
                 return
             works.setdefault(time, {}).setdefault(nest, []).append(work)
@@ -269,13 +271,13 @@ class Lowering(Folds):
         for node in self.order:
             time = s.time[node]
             if isinstance(node.operation, Folded):
-                add(time, s.nest(node), Work("fold", node))
+                add(time, s.nest(node), NestWork("fold", node))
                 if node in self.stored and not node.total:
-                    add(time + 1, s.results(node), Work("store", node))
+                    add(time + 1, s.results(node), NestWork("store", node))
             elif node in self.stored:
-                add(time, s.nest(node), Work("store", node))
+                add(time, s.nest(node), NestWork("store", node))
             elif node in s.local:
-                add(time, s.nest(node), Work("keep", node))
+                add(time, s.nest(node), NestWork("keep", node))
         self._todo = works
         return works
 
@@ -289,7 +291,7 @@ class Lowering(Folds):
                 else:
                     self._row(works[time][nest])
 
-    def _row(self, works: list[Work]) -> None:
+    def _row(self, works: list[NestWork]) -> None:
         """Write what is computed once a row."""
         for work in works:
             node = work.node
@@ -311,11 +313,11 @@ class Lowering(Folds):
 
     # -- nests ----------------------------------------------------------------------------
 
-    def _store(self, node: Node, index: Index) -> None:
+    def _store(self, node: KernelNode, index: Index) -> None:
         """Write an element of a node to its memory."""
         memory = self.stored[node]
         value, _ = self.values.value(node, index)
-        if not isinstance(memory, Memory):
+        if not isinstance(memory, ValueMemory):
             where, _ = self.scope.index(memory.element(self.values, index))
             self.scope.emit(Store(memory.name, where, value))
             return
@@ -323,7 +325,7 @@ class Lowering(Folds):
         where, _ = self.scope.index(at)
         self.scope.emit(Store(self.values.buffer(memory), where, value))
 
-    def _loops(self, nest: frozenset[int], works: list[Work]) -> list[int]:
+    def _loops(self, nest: frozenset[int], works: list[NestWork]) -> list[int]:
         """Return the loops of a nest, outermost first; the last one is the vector loop."""
         largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
         order = [c for c in largest.classes or () if c in nest]
@@ -344,7 +346,7 @@ class Lowering(Folds):
         last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
         return [*(c for c in order if c != last), last]
 
-    def _nest(self, nest: frozenset[int], works: list[Work]) -> None:
+    def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
         """Write a loop nest."""
         loops = self._loops(nest, works)
         vector = loops[-1]
@@ -368,20 +370,20 @@ class Lowering(Folds):
         for w in works:
             self._finish(w.node)
 
-    def _finish(self, node: Node) -> None:
+    def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
         memory = self.stored.get(node)
         if node in self.pending:
             name, strides = self.pending.pop(node)
             scalar = isinstance(node.operation, Folded) and not self.stages.results(node)
             self.values.done[node] = (name, None if scalar else strides)
-        elif isinstance(memory, Memory) and node in self.stages.local:
+        elif isinstance(memory, ValueMemory) and node in self.stages.local:
             self.values.done[node] = (self.values.buffer(memory), memory.strides)
 
-    def _innermost(self, vector: int, works: list[Work], folds: list[Node]) -> None:
+    def _innermost(self, vector: int, works: list[NestWork], folds: list[KernelNode]) -> None:
         """Write the vector loop of a nest, in parts where regions begin and end."""
         scope, v = self.scope, self.values
-        partial: dict[Node, str] = {}
+        partial: dict[KernelNode, str] = {}
         for node in folds:
             if self._folds_over(node, vector):
                 name = self._partial(node)
@@ -410,7 +412,7 @@ class Lowering(Folds):
             if node in partial:
                 self._merge(node, partial[node])
 
-    def _keep(self, work: Work, index: Index) -> None:
+    def _keep(self, work: NestWork, index: Index) -> None:
         node = work.node
         if work.what == "store":
             self._store(node, index)
@@ -423,7 +425,7 @@ class Lowering(Folds):
         where, _ = self.scope.index(combine(parts))
         self.scope.emit(Store(name, where, value))
 
-    def _segments(self, vector: int, works: list[Work]) -> list[tuple[int, int]]:
+    def _segments(self, vector: int, works: list[NestWork]) -> list[tuple[int, int]]:
         """Return the parts of the vector loop in which no region begins or ends."""
         n = self.extents[vector]
         ends = {self._end(w.node, vector) for w in works}
@@ -453,7 +455,7 @@ class Lowering(Folds):
             points.insert(2, breaks[0] + -breaks[0] % short)
         return [(a, b) for a, b in itertools.pairwise(points) if a < b] or [(0, n)]
 
-    def _end(self, node: Node, vector: int) -> int:
+    def _end(self, node: KernelNode, vector: int) -> int:
         """Return the last index, plus one, that a node has along a vector loop.
 
         It is less than the loop's for siblings (see `adarray.compiler.kernels.siblings`).

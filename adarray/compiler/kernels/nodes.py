@@ -40,7 +40,7 @@ def dtype_name(dtype: DType) -> str:
     return name
 
 
-class Memory:
+class ValueMemory:
     """An array in memory that a kernel reads or writes: a value that some step stores.
 
     Attributes
@@ -105,9 +105,9 @@ class Ref:
 
     Attributes
     ----------
-    node : Node or None
+    node : KernelNode or None
         A value of the kernel, read at `maps` of the reader's indices.
-    memory : Memory or None
+    memory : ValueMemory or None
         An array, read at element `at`.
     """
 
@@ -115,8 +115,8 @@ class Ref:
 
     def __init__(
         self,
-        node: Node | None,
-        memory: Memory | None,
+        node: KernelNode | None,
+        memory: ValueMemory | None,
         maps: Maps | None,
         at: AffineIndex | None,
         use: Use | None = None,
@@ -128,7 +128,7 @@ class Ref:
         self.at = at
 
 
-class Node:
+class KernelNode:
     """A value of a kernel.
 
     Attributes
@@ -199,19 +199,19 @@ class Nodes:
         group: Group,
         fusion: Fusion,
         cloned: Cloned,
-        rings: dict[Value, Node] | None = None,
+        rings: dict[Value, KernelNode] | None = None,
     ) -> None:
         # Values of other stages whose last rows are at hand (see `lower_rings`).
         self.rings = rings or {}
         self.group = group
         self.fusion = fusion
         self.cloned = cloned
-        self.by_value: dict[Value, Node] = dict(self.rings)
-        self.order: list[Node] = list(self.rings.values())
-        self.memories: dict[Value, Memory] = {}
+        self.by_value: dict[Value, KernelNode] = dict(self.rings)
+        self.order: list[KernelNode] = list(self.rings.values())
+        self.memories: dict[Value, ValueMemory] = {}
         self.known: dict[Value, int] = {}
 
-    def add(self, value: Value) -> Node:
+    def add(self, value: Value) -> KernelNode:
         """Return the node of a value, and make those that it needs."""
         stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:
@@ -230,21 +230,21 @@ class Nodes:
             self._make(v, uses)
         return self.by_value[value]
 
-    def results(self, values: list[Value]) -> dict[Node, Memory]:
+    def results(self, values: list[Value]) -> dict[KernelNode, ValueMemory]:
         """Add nodes for results; return where each is stored, by its node.
 
         Of a value that is at hand already a copy is stored.
         """
-        stored: dict[Node, Memory] = {}
+        stored: dict[KernelNode, ValueMemory] = {}
         for v in values:
             if v not in self.rings:
-                stored[self.add(v)] = Memory(v)
+                stored[self.add(v)] = ValueMemory(v)
                 continue
-            copy = Node(v, self.group.result(v))
+            copy = KernelNode(v, self.group.result(v))
             copy.operation, copy.shape, copy.folded = SAME, v.shape, ()
             copy.args = [Ref(self.rings[v], None, identity(v.shape), None)]
             self.order.append(copy)
-            stored[copy] = Memory(v)
+            stored[copy] = ValueMemory(v)
         return stored
 
     def is_node(self, use: Use) -> bool:
@@ -263,7 +263,7 @@ class Nodes:
 
     def _make(self, v: Value, uses: tuple[Use, ...]) -> None:
         own = v in self.group.classes and self.group.kind != "step"
-        node = Node(v, self.group.of(v) if own else None)
+        node = KernelNode(v, self.group.of(v) if own else None)
         node.total = v in self.group.totals
         below = 0
         for use in uses:
@@ -290,9 +290,9 @@ class Nodes:
             return Ref(None, memory, None, linear(use.maps, memory.strides), use)
         return Ref(None, memory, None, strided(use.offset, use.strides), use)
 
-    def memory(self, value: Value) -> Memory:
+    def memory(self, value: Value) -> ValueMemory:
         """Return the memory of a value."""
         memory = self.memories.get(value)
         if memory is None:
-            memory = self.memories[value] = Memory(value)
+            memory = self.memories[value] = ValueMemory(value)
         return memory

@@ -16,7 +16,7 @@ from adarray.compiler.ir.primitives import ScatterND, map_of
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Memory, Nodes
+from adarray.compiler.kernels.nodes import Nodes, ValueMemory
 from adarray.compiler.kernels.scope import Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
 
@@ -130,7 +130,7 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
     def choose(index: tuple[Affine, ...]) -> None:
         scope = write.scope
         where = combine(x.places(write, index, own, every))
-        name = write.values.buffer(Memory(owner))
+        name = write.values.buffer(ValueMemory(owner))
         last, _ = write.values.load(name, "int64", where, 0)
         n, _ = scope.index(combine(list(zip(number, index, strict=True))))
         scope.open()

@@ -52,7 +52,7 @@ class Level:
         self.names: list[str] = []
 
 
-class Scope:
+class LoopScope:
     """Levels, names and integer parameters of a kernel in the making."""
 
     def __init__(self) -> None:

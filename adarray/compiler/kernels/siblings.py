@@ -21,7 +21,7 @@ from adarray.compiler.ir.loopir import Apply, For, If, Var, integer
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
-from adarray.compiler.kernels.nodes import Memory, Node
+from adarray.compiler.kernels.nodes import KernelNode, ValueMemory
 
 # Ranges that differ by at most one part in so many; groups that may lie between two siblings.
 NEAR, BETWEEN = 16, 8
@@ -29,12 +29,12 @@ NEAR, BETWEEN = 16, 8
 SHARED = 1 << 15
 
 
-class Part(NamedTuple):
+class Sibling(NamedTuple):
     """What one of the groups of a kernel computes.
 
     Parameters
     ----------
-    order : list of Node
+    order : list of KernelNode
         Operands first.
     stored : dict
         Memory of the nodes whose results are written.
@@ -44,8 +44,8 @@ class Part(NamedTuple):
         Of each class.
     """
 
-    order: list[Node]
-    stored: dict[Node, Memory]
+    order: list[KernelNode]
+    stored: dict[KernelNode, ValueMemory]
     outer: int
     extents: list[int]
 
@@ -70,13 +70,13 @@ class Part(NamedTuple):
 class Family:
     """Groups that run as one, and what they read and make."""
 
-    def __init__(self, group: Group, part: Part | None, reads: set[Value]) -> None:
+    def __init__(self, group: Group, part: Sibling | None, reads: set[Value]) -> None:
         self.groups = [group]
         self.parts = [part] if part is not None else []
         self.reads = reads
         self.makes = set(group.members)
 
-    def takes(self, part: Part, reads: set[Value]) -> bool:
+    def takes(self, part: Sibling, reads: set[Value]) -> bool:
         """Whether one loop over rows does the work of one more part, and saves reading."""
         if not self.parts or self.makes & reads:
             return False
@@ -105,7 +105,7 @@ class Family:
 def find_siblings(
     groups: list[Group],
     reads: Callable[[Group], Iterable[Value]],
-    part: Callable[[Group], Part | None],
+    part: Callable[[Group], Sibling | None],
 ) -> list[Family]:
     """Return the groups that run together, in the place of the first one.
 
@@ -139,7 +139,9 @@ def find_siblings(
     return families
 
 
-def one_loop(parts: list[Part]) -> tuple[list[Node], dict[Node, Memory], int, list[int]]:
+def one_loop(
+    parts: list[Sibling],
+) -> tuple[list[KernelNode], dict[KernelNode, ValueMemory], int, list[int]]:
     """Return the nodes of parts whose outer loop is the only one, as those of one kernel."""
     order = [n for p in parts for n in p.order]
     stored = {key: m for p in parts for key, m in p.stored.items()}
@@ -149,7 +151,7 @@ def one_loop(parts: list[Part]) -> tuple[list[Node], dict[Node, Memory], int, li
     return order, stored, 0, [max(p.rows for p in parts)]
 
 
-def write(parts: list[Part], target: Target) -> Lowered:
+def write(parts: list[Sibling], target: Target) -> Lowered:
     """Return the kernel that computes a row of each part after the other."""
     parts = sorted(parts, key=lambda p: -p.rows)
     base = parts[0].lowering(target)

@@ -11,7 +11,7 @@ from collections.abc import Set
 
 from adarray.compiler.ir.domains import aligned
 from adarray.compiler.ir.primitives import Constant, Iota
-from adarray.compiler.kernels.nodes import Folded, Node, Ref
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref
 
 Place = tuple[int, frozenset[int]]
 
@@ -21,9 +21,9 @@ class Stages:
 
     Parameters
     ----------
-    order : list of Node
+    order : list of KernelNode
         Operands first.
-    stored : set of Node
+    stored : set of KernelNode
         Nodes that are written to memory.
     outer : int
         Class of the outer loop, -1 if there is none.
@@ -34,31 +34,31 @@ class Stages:
     """
 
     def __init__(
-        self, order: list[Node], stored: Set[Node], outer: int, blocked: bool, keep: int
+        self, order: list[KernelNode], stored: Set[KernelNode], outer: int, blocked: bool, keep: int
     ) -> None:
         self.order = order
         self.dear = keep
         self.stored = stored
         self.outer = outer
         self.blocked = blocked
-        self.local: set[Node] = set()
-        self.time: dict[Node, int] = {}
+        self.local: set[KernelNode] = set()
+        self.time: dict[KernelNode, int] = {}
         self._set_times()
         self._keep()
         self._set_times()
 
-    def nest(self, node: Node) -> frozenset[int]:
+    def nest(self, node: KernelNode) -> frozenset[int]:
         """Return the classes of the loops in which a node is computed."""
         assert node.classes is not None
         without = -1 if self.blocked else self.outer
         return frozenset(c for c in node.classes if c >= 0 and c != without)
 
-    def results(self, node: Node) -> frozenset[int]:
+    def results(self, node: KernelNode) -> frozenset[int]:
         """Return the classes of the loops of a node's result."""
         without = -1 if self.blocked else self.outer
         return frozenset(c for c in node.result if c >= 0 and c != without)
 
-    def _after(self, node: Node, ref_node: Node, exact: bool) -> int:
+    def _after(self, node: KernelNode, ref_node: KernelNode, exact: bool) -> int:
         """Return the time at which `node` can read another."""
         time = self.time[ref_node]
         if isinstance(ref_node.operation, Folded):
@@ -77,7 +77,7 @@ class Stages:
             self.time[node] = time
 
     @staticmethod
-    def _exact(node: Node, ref: Ref) -> bool:
+    def _exact(node: KernelNode, ref: Ref) -> bool:
         """Whether a node reads another at its own indices."""
         assert ref.node is not None
         assert ref.maps is not None
@@ -88,7 +88,7 @@ class Stages:
 
     def _keep(self) -> None:
         """Find the values that are worth keeping."""
-        where: dict[Node, set[Place]] = {}
+        where: dict[KernelNode, set[Place]] = {}
         for node in reversed(self.order):
             mine = where.setdefault(node, set())
             root = isinstance(node.operation, Folded) or node in self.stored
@@ -107,7 +107,7 @@ class Stages:
             if node in self.stored and not isinstance(node.operation, Folded) and node.cost > 2:
                 self.local.add(node)
 
-    def _worth(self, node: Node, places: set[Place]) -> bool:
+    def _worth(self, node: KernelNode, places: set[Place]) -> bool:
         if isinstance(node.operation, (Constant, Iota, Folded)) or node.classes is None:
             return False
         if not self.nest(node):

@@ -28,8 +28,8 @@ from adarray.compiler.ir.primitives import PrefixScan, map_of
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import SAME, Memory, Node, Nodes, Ref
-from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine, neutral
+from adarray.compiler.kernels.nodes import SAME, KernelNode, Nodes, Ref, ValueMemory
+from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine, neutral
 from adarray.compiler.kernels.values import Values
 
 
@@ -51,9 +51,9 @@ def reference(nodes: Nodes, operand: Value) -> Ref:
     return nodes.ref(use)
 
 
-def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
+def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> ValueMemory:
     """Return the memory of a region of a value."""
-    memory = Memory(out)
+    memory = ValueMemory(out)
     strides = c_strides(out.shape)
     memory.offset = sum(a * s for a, s in zip(starts, strides, strict=True))
     memory.strides = tuple(a * s for a, s in zip(steps, strides, strict=True))
@@ -61,8 +61,8 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> Memory:
 
 
 def piece(
-    ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool, target: Target
-) -> tuple[list[Node], dict[Node, Memory], int, list[int], str]:
+    ref: Ref, shape: tuple[int, ...], memory: ValueMemory, add: bool, target: Target
+) -> tuple[list[KernelNode], dict[KernelNode, ValueMemory], int, list[int], str]:
     """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
 
     Returns
@@ -74,11 +74,11 @@ def piece(
     classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
     dtype = memory.value.dtype
     operation = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
-    node = Node(Value(operation, (), shape, dtype), classes)
+    node = KernelNode(Value(operation, (), shape, dtype), classes)
     node.args = [ref]
     if add:
         here = strided(memory.offset, memory.strides)
-        node.args = [Ref(None, Memory(memory.value), None, here), ref]
+        node.args = [Ref(None, ValueMemory(memory.value), None, here), ref]
     size = 1
     for n in shape:
         size *= n
@@ -91,9 +91,9 @@ def piece(
     return [*_below(ref), node], {node: memory}, outer, list(shape), access
 
 
-def _below(ref: Ref) -> list[Node]:
+def _below(ref: Ref) -> list[KernelNode]:
     """Return the nodes that a reading needs, operands first."""
-    done: dict[Node, None] = {}
+    done: dict[KernelNode, None] = {}
     stack = [(ref.node, False)]
     while stack:
         node, ready = stack.pop()
@@ -111,10 +111,10 @@ class Serial:
     """A kernel written loop by loop."""
 
     def __init__(self, out: Value, nodes: Nodes) -> None:
-        self.scope = Scope()
+        self.scope = LoopScope()
         self.values = Values(self.scope)
         self.nodes = nodes
-        self.out = Memory(out)
+        self.out = ValueMemory(out)
         self.target = self.values.buffer(self.out)
 
     def loops(

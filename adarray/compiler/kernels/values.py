@@ -25,8 +25,15 @@ from adarray.compiler.ir.primitives import (
     View,
 )
 from adarray.compiler.ir.program import Value
-from adarray.compiler.kernels.nodes import Folded, FromRing, Memory, Node, Ref, dtype_name
-from adarray.compiler.kernels.scope import NOTHING, Affine, Scope, combine
+from adarray.compiler.kernels.nodes import (
+    Folded,
+    FromRing,
+    KernelNode,
+    Ref,
+    ValueMemory,
+    dtype_name,
+)
+from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.tables import is_table
 
 Index = tuple[Affine, ...]
@@ -47,16 +54,16 @@ class WrittenRows(Protocol):
 
 
 # Where nodes are written.
-Stored = Mapping[Node, Memory | WrittenRows]
+Stored = Mapping[KernelNode, ValueMemory | WrittenRows]
 
 
-class Stage(Protocol):
+class RowStage(Protocol):
     """Where a stage of a kernel stands among the rows."""
 
     # Whether an index that must not be used is left as it is.
     unbounded: bool
 
-    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
+    def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a concatenation are, if it is a rotation."""
 
 
@@ -77,9 +84,9 @@ class Values:
         Name of the buffer parameter of each memory, by its value.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: LoopScope) -> None:
         self.scope = scope
-        self.done: dict[Node, tuple[str, tuple[int, ...] | None]] = {}
+        self.done: dict[KernelNode, tuple[str, tuple[int, ...] | None]] = {}
         self.buffers: dict[Value, str] = {}
         self.dtypes: dict[str, str] = {}
         # Name of the row that a local array begins at, where rows come in blocks.
@@ -91,9 +98,9 @@ class Values:
         # Whether rows out of pieces of one node are chosen by their index.
         self.choose = False
         # Where a stage stands among the rows, if the kernel has several (see `lower_rings`).
-        self.stage: Stage | None = None
+        self.stage: RowStage | None = None
 
-    def buffer(self, memory: Memory) -> str:
+    def buffer(self, memory: ValueMemory) -> str:
         """Return the name of the buffer that holds a memory."""
         key = memory.value
         name = self.buffers.get(key)
@@ -133,7 +140,7 @@ class Values:
         expr, depth = self.scope.index(at, role)
         return self.scope.let(key, Load(dtype, buffer, expr), max(depth, least))
 
-    def value(self, node: Node, index: Index) -> ExprAtLevel:
+    def value(self, node: KernelNode, index: Index) -> ExprAtLevel:
         """Return the element of a node at an index of its result."""
         key = (node, index)
         hit = self.scope.memo.get(key)
@@ -172,7 +179,7 @@ class Values:
         return result
 
     def _from_local(
-        self, node: Node, place: tuple[str, tuple[int, ...] | None], index: Index
+        self, node: KernelNode, place: tuple[str, tuple[int, ...] | None], index: Index
     ) -> ExprAtLevel:
         name, strides = place
         if strides is None:
@@ -183,16 +190,16 @@ class Values:
         least = min(self.row_depth, self.scope.here)
         return self.load(name, node.dtype, combine(parts), least)
 
-    def _ring(self, node: Node, index: Index) -> ExprAtLevel:
+    def _ring(self, node: KernelNode, index: Index) -> ExprAtLevel:
         assert node.ring is not None
         name, at = node.ring.find(self, index)
         return self.load(name, node.dtype, at, min(self.row_depth, self.scope.here))
 
     # -- kinds ----------------------------------------------------------------------------
 
-    def _map(self, node: Node, index: Index) -> ExprAtLevel:
+    def _map(self, node: KernelNode, index: Index) -> ExprAtLevel:
         """Return the element of a map of maps, however long the chain of them is."""
-        stack: list[tuple[Node, Index, Iterator[Ref], list[ExprAtLevel]]] = []
+        stack: list[tuple[KernelNode, Index, Iterator[Ref], list[ExprAtLevel]]] = []
         stack.append((node, index, iter(node.args), []))
         while True:
             node, index, refs, args = stack[-1]
@@ -221,13 +228,13 @@ class Values:
                     return result
                 stack[-1][3].append(result)
 
-    def _iota(self, p: Iota, node: Node, index: Index) -> ExprAtLevel:
+    def _iota(self, p: Iota, node: KernelNode, index: Index) -> ExprAtLevel:
         expr, depth = self.scope.index(index[p.axis])
         if node.dtype == "int64":
             return expr, depth
         return Apply(node.dtype, "cast", (expr,)), depth
 
-    def _update_slice(self, p: UpdateSlice, node: Node, index: Index) -> ExprAtLevel:
+    def _update_slice(self, p: UpdateSlice, node: KernelNode, index: Index) -> ExprAtLevel:
         base, piece = node.args
         starts = p.starts
         inside: list[Expr] = []
@@ -302,7 +309,7 @@ class Values:
             self.scope.levels[depth].names.append(name)
         return name
 
-    def _concatenate(self, p: Concatenate, node: Node, index: Index) -> ExprAtLevel:
+    def _concatenate(self, p: Concatenate, node: KernelNode, index: Index) -> ExprAtLevel:
         axis = p.axis
         at = index[axis]
         low, high = self.scope.bounds(at)
@@ -405,7 +412,7 @@ class Values:
         name = self._index_let(key, expr, depth, 0, node.value.shape[k] - 1)
         return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
-    def _gather(self, p: GatherND, node: Node, index: Index) -> ExprAtLevel:
+    def _gather(self, p: GatherND, node: KernelNode, index: Index) -> ExprAtLevel:
         shape = node.value.args[0].shape
         extended = list(index)
         axes = p.axes
@@ -467,7 +474,7 @@ class Values:
         scope.emit(If(wrong, (Fail(1),)), depth=depth)
         return scope.let(key, Apply("int64", "add", (wrapped, zero)), depth)
 
-    def _scatter(self, p: ScatterND, node: Node, index: Index) -> ExprAtLevel:
+    def _scatter(self, p: ScatterND, node: KernelNode, index: Index) -> ExprAtLevel:
         """Return an element of a scatter that writes each element at most once."""
         value = node.value
         base, piece, *indices = node.args

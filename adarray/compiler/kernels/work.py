@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from adarray.compiler.ir.primitives import Map
-from adarray.compiler.kernels.nodes import Node
+from adarray.compiler.kernels.nodes import KernelNode
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
 
-def work_of(order: list[Node]) -> float:
+def work_of(order: list[KernelNode]) -> float:
     """Return about how many nanoseconds the nodes take on one thread."""
     total = 0.0
     for node in order:

@@ -36,8 +36,8 @@ from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import FromRing, Memory, Nodes
-from adarray.compiler.kernels.siblings import Family, Part, find_siblings
+from adarray.compiler.kernels.nodes import FromRing, Nodes, ValueMemory
+from adarray.compiler.kernels.siblings import Family, Sibling, find_siblings
 from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.kernels.work import work_of
 from adarray.compiler.planning.buffers import place_buffers
@@ -401,11 +401,11 @@ class Planner:
             case _:
                 self.writer.single(value, group, self.nodes.get(group.index))
 
-    def _part(self, group: Group) -> Part:
+    def _part(self, group: Group) -> Sibling:
         """Return what a group computes and stores."""
         nodes = self.nodes[group.index]
-        stored = {nodes.by_value[m]: Memory(m) for m in group.members if m in self.requested}
-        return Part(nodes.order, stored, group.find(group.outer), list(group.extents))
+        stored = {nodes.by_value[m]: ValueMemory(m) for m in group.members if m in self.requested}
+        return Sibling(nodes.order, stored, group.find(group.outer), list(group.extents))
 
     def _lower(self, group: Group) -> Lowered:
         order, stored, outer, extents = self._part(group)
@@ -422,7 +422,7 @@ class Planner:
         if self.late:
             return  # nothing is computed earlier than it stands
 
-        def part(group: Group) -> Part | None:
+        def part(group: Group) -> Sibling | None:
             alone = group.kind != "rows" or group.index in self.pipelines
             return None if alone else self._part(group)
 

@@ -56,7 +56,7 @@ KEPT: frozenset[type[Primitive]] = frozenset({
 PRODUCT_COST = 0.1
 
 
-class Variant(NamedTuple):
+class RematVariant(NamedTuple):
     """A program that computes some values again.
 
     Parameters
@@ -104,8 +104,8 @@ def within(program: Program, limit: int, attempt: Attempt) -> Plan:
 
 def _searched(program: Program, limit: int, attempt: Attempt, planner: Planned, best: Plan) -> Plan:
     """Return a plan below a limit, or the smallest that is found; `best` is that of `planner`."""
-    variant = _as_planned(Variant(program, {}, set()), planner)
-    following: tuple[Variant, Planned] | None = None
+    variant = _as_planned(RematVariant(program, {}, set()), planner)
+    following: tuple[RematVariant, Planned] | None = None
     for number in range(ROUNDS):
         before = best
         late = variant.late | _early(variant, planner.fusion.owner)
@@ -135,13 +135,13 @@ def _searched(program: Program, limit: int, attempt: Attempt, planner: Planned, 
     return best
 
 
-def _as_planned(variant: Variant, planner: Planned) -> Variant:
+def _as_planned(variant: RematVariant, planner: Planned) -> RematVariant:
     """Return a variant with the values that a planner of it has stored."""
     stored = {v for _, v in planner.stored_values()}
     return variant._replace(stored=stored | set(variant.program.outputs))
 
 
-def _early(start: Variant, owner: Mapping[Value, Group]) -> dict[Value, int]:
+def _early(start: RematVariant, owner: Mapping[Value, Group]) -> dict[Value, int]:
     """Return values that fusion computes before the fullest moment, and are read after it.
 
     They are computed with what they are made of, which may be good for speed. Those that the same
@@ -165,7 +165,7 @@ def _early(start: Variant, owner: Mapping[Value, Group]) -> dict[Value, int]:
     return readers
 
 
-def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
+def _within(start: RematVariant, target: float, first: int = 0) -> RematVariant | None:
     """Return the program with the least work that is expected to stay below `target` bytes."""
     best, least = None, Liveness(start).peak
     if least <= target:
@@ -187,7 +187,7 @@ def _within(start: Variant, target: float, first: int = 0) -> Variant | None:
     return best
 
 
-def _cuts(start: Variant, level: int, target: float) -> Iterator[tuple[Variant, float]]:
+def _cuts(start: RematVariant, level: int, target: float) -> Iterator[tuple[RematVariant, float]]:
     """Yield programs with the values before the fullest moment cut in different ways."""
     live = Liveness(start)
     waiting = [k for k in live.alive() if start.program.values[k] in start.stored]
@@ -232,7 +232,7 @@ class Liveness:
         Of each position the last one that reads its value.
     """
 
-    def __init__(self, variant: Variant) -> None:
+    def __init__(self, variant: RematVariant) -> None:
         values, stored = variant.program.values, variant.stored
         place = {v: k for k, v in enumerate(values)}
         self.last = list(range(len(values)))
@@ -260,13 +260,13 @@ class Liveness:
 
 
 def _cut(
-    start: Variant, ends: list[int], again: int, fullest: int, level: int
-) -> tuple[Variant, float]:
+    start: RematVariant, ends: list[int], again: int, fullest: int, level: int
+) -> tuple[RematVariant, float]:
     """Return a program that computes values of its first segments again, and what that costs.
 
     Parameters
     ----------
-    start : Variant
+    start : RematVariant
     ends : list of int
         The last position of each segment.
     again : int
@@ -300,7 +300,7 @@ class _Copier:
     """Writes a program in which some values are computed again, segment by segment."""
 
     def __init__(
-        self, start: Variant, segment: Mapping[Value, int], fullest: int, level: int
+        self, start: RematVariant, segment: Mapping[Value, int], fullest: int, level: int
     ) -> None:
         self.start = start
         self.segment = segment
@@ -313,7 +313,7 @@ class _Copier:
         self.cost = 0.0
         self.members: dict[int, list[Value]] = {}
 
-    def run(self) -> tuple[Variant, float]:
+    def run(self) -> tuple[RematVariant, float]:
         """Return the program and the cost of what it computes again."""
         program = self.start.program
         needed = self._needed()
@@ -327,7 +327,7 @@ class _Copier:
             self._add(v, self.start.late.get(v))
         outputs = [self.now[v] for v in program.outputs]
         changed = Program(program.inputs, self.values, outputs)
-        return Variant(changed, self.late, self.stored), self.cost
+        return RematVariant(changed, self.late, self.stored), self.cost
 
     def _needed(self) -> set[Value]:
         """Return the values that are computed again: those read later, and what they need."""

@@ -21,9 +21,9 @@ from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.copies import with_copies
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
-from adarray.compiler.kernels.nodes import Folded, Memory, Node, Operation, Ref
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
 from adarray.compiler.kernels.scope import LITERAL
-from adarray.compiler.kernels.siblings import Part, one_loop
+from adarray.compiler.kernels.siblings import Sibling, one_loop
 from adarray.compiler.kernels.tables import is_table
 from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.stencil import lower_strips
@@ -55,8 +55,8 @@ class SharedKernels:
 
     def lower(
         self,
-        order: list[Node],
-        stored: dict[Node, Memory],
+        order: list[KernelNode],
+        stored: dict[KernelNode, ValueMemory],
         outer: int,
         extents: list[int],
         access: str = "out",
@@ -74,7 +74,7 @@ class SharedKernels:
         lowering.literal = self.literal if outer < 0 else 0
         return self._keep(key, s, lowering.run())
 
-    def piece(self, ref: Ref, shape: tuple[int, ...], memory: Memory, add: bool) -> Lowered:
+    def piece(self, ref: Ref, shape: tuple[int, ...], memory: ValueMemory, add: bool) -> Lowered:
         """Return the kernel that writes what `ref` reads to a region, or adds it there."""
         return self.lower(*lower_steps.piece(ref, shape, memory, add, self.target))
 
@@ -105,7 +105,7 @@ class SharedKernels:
         rows = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
         return (step.lag, rows, s.of(step.order, step.stored, -1, []))
 
-    def siblings(self, parts: list[Part]) -> Lowered:
+    def siblings(self, parts: list[Sibling]) -> Lowered:
         """Return the kernel of parts that run together."""
         if parts[0].flat:
             return self.lower(*one_loop(parts))
@@ -146,7 +146,7 @@ def is_place(name: str) -> bool:
     return name.startswith("at")
 
 
-def plain(order: list[Node]) -> bool:
+def plain(order: list[KernelNode]) -> bool:
     """Whether offsets of arrays are integers of the kernel as they are."""
     for node in order:
         if type(node.operation) not in PLAIN or node.ring is not None:
@@ -190,7 +190,9 @@ class Signature:
             ints = tuple([new[v] if name.startswith("table") else v for name, v in named])
         return Lowered(kernel, tuple([self.memories[k] for k in places]), ints)
 
-    def of(self, order: list[Node], stored: Stored, outer: int, extents: list[int]) -> Hashable:
+    def of(
+        self, order: list[KernelNode], stored: Stored, outer: int, extents: list[int]
+    ) -> Hashable:
         """Return what decides the loops of some nodes."""
         parts: list[Hashable] = [outer, tuple(extents)]
         for node in order:
@@ -232,9 +234,9 @@ class Signature:
             return value
         return "far", self.far.setdefault(value, len(self.far))
 
-    def _written(self, memory: Memory | WrittenRows | None) -> Hashable:
+    def _written(self, memory: ValueMemory | WrittenRows | None) -> Hashable:
         if memory is None:
             return None
-        if isinstance(memory, Memory):
+        if isinstance(memory, ValueMemory):
             return self._place(memory.value), self._offset(memory.offset), memory.strides
         return self.number_of(memory), memory.axis

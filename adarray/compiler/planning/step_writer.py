@@ -31,7 +31,7 @@ from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.dependence import overwrites, reads
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Memory, Nodes, Ref
+from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scatter import owners, scatter, scatter_last
 from adarray.compiler.planning.shared import SharedKernels
 from adarray.compiler.planning.storage import Storage
@@ -238,7 +238,7 @@ class StepWriter:
         """Write a piece into memory of its own; return how it is read there."""
         view = View(0, c_strides(piece.shape))
         copy = Value(view, (piece,), piece.shape, piece.dtype, value.origin)
-        memory = Memory(copy)
+        memory = ValueMemory(copy)
         self.kernel(
             self.shared_kernels.piece(ref, piece.shape, memory, False), (value,), 0.5 * piece.size
         )

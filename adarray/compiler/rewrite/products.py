@@ -43,7 +43,7 @@ def products(program: Program) -> Program:
     count = uses(program)
     stacks = _stacks(program)
     sums = _sums(program, count)
-    stacked: dict[Stack, Value] = {}
+    stacked: dict[RowStack, Value] = {}
     new: dict[Value, Value] = {}
     order: dict[Value, int] = {}
 
@@ -97,7 +97,7 @@ def _inner(x: Value, before: Value, count: Mapping[Value, int]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stack:
+class RowStack:
     """Products ``x[i:j] @ y`` of neighbouring rows: `rows` in all, from element `offset`."""
 
     offset: int
@@ -109,7 +109,7 @@ class Stack:
 Rows = tuple[View, Value]
 
 
-def _stacks(program: Program) -> dict[Value, tuple[Stack, int]]:
+def _stacks(program: Program) -> dict[Value, tuple[RowStack, int]]:
     """Return, by product, the stack that it belongs to and its first row in it."""
     groups: dict[tuple[Value, Value, Shape], list[Rows]] = defaultdict(list)
     for v in program.values:
@@ -118,7 +118,7 @@ def _stacks(program: Program) -> dict[Value, tuple[Stack, int]]:
             p = x.primitive
             if isinstance(p, View) and x.ndim == y.ndim == 2 and p.strides[0] > 0:
                 groups[x.args[0], y, p.strides].append((p, v))
-    stacks: dict[Value, tuple[Stack, int]] = {}
+    stacks: dict[Value, tuple[RowStack, int]] = {}
     for (_, _, strides), group in groups.items():
         if len(group) < FEW:
             continue
@@ -139,10 +139,10 @@ def _end(view: View, rows: int) -> int:
     return view.offset + rows * view.strides[0]
 
 
-def _add_stack(run: list[Rows], strides: Shape, stacks: dict[Value, tuple[Stack, int]]) -> None:
+def _add_stack(run: list[Rows], strides: Shape, stacks: dict[Value, tuple[RowStack, int]]) -> None:
     if len(run) < FEW:
         return
-    stack, at = Stack(run[0][0].offset, sum(v.shape[0] for _, v in run), strides), 0
+    stack, at = RowStack(run[0][0].offset, sum(v.shape[0] for _, v in run), strides), 0
     for _, v in run:
         stacks[v] = (stack, at)
         at += v.shape[0]
@@ -150,10 +150,10 @@ def _add_stack(run: list[Rows], strides: Shape, stacks: dict[Value, tuple[Stack,
 
 def _part(
     b: Builder,
-    place: tuple[Stack, int],
+    place: tuple[RowStack, int],
     v: Value,
     args: tuple[Value, ...],
-    stacked: dict[Stack, Value],
+    stacked: dict[RowStack, Value],
 ) -> Value | None:
     """Return the rows of a product of all rows, which is made where the first is needed."""
     stack, start = place

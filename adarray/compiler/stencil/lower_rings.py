@@ -23,8 +23,8 @@ from typing import NamedTuple
 from adarray.compiler.ir.loopir import Apply, Expr, For, If, Local, Var, integer
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
-from adarray.compiler.kernels.nodes import Node, Ref
-from adarray.compiler.kernels.scope import Affine, Scope, combine
+from adarray.compiler.kernels.nodes import KernelNode, Ref
+from adarray.compiler.kernels.scope import Affine, LoopScope, combine
 from adarray.compiler.kernels.values import Index, Values, mapped
 
 # Elements between rows of a ring.
@@ -101,7 +101,7 @@ class Position:
     # Whether an index that must not be used is left as it is: see `Values._inside`.
     unbounded = False
 
-    def __init__(self, scope: Scope, row: str, turn: str, count: int, periodic: bool) -> None:
+    def __init__(self, scope: LoopScope, row: str, turn: str, count: int, periodic: bool) -> None:
         self.scope = scope
         self.row = row
         self.turn = turn
@@ -137,7 +137,7 @@ class Position:
             shift += -self.count if shift > 0 else self.count
         return shift
 
-    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
+    def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a join are, if it is a rotation of rows."""
         if not self.periodic:
             return None
@@ -147,7 +147,7 @@ class Position:
 
 def rotation(
     axis: int,
-    node: Node,
+    node: KernelNode,
     index: Index,
     row: tuple[tuple[str, int], ...],
     near: Callable[[int], int],
@@ -158,7 +158,7 @@ def rotation(
     ----------
     axis : int
         Along which the pieces lie.
-    node : Node
+    node : KernelNode
         The join.
     index : tuple of Affine
         Of the element that is read.
@@ -246,7 +246,7 @@ def _dtype(stages: list[Stage], ring: Ring) -> str:
 
 def _stage(
     stage: Stage,
-    scope: Scope,
+    scope: LoopScope,
     values: Values,
     at: tuple[str, int],
     block: tuple[Expr, Expr, Expr],

@@ -38,8 +38,8 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
-from adarray.compiler.kernels.nodes import SAME, Memory, Node, Ref
-from adarray.compiler.kernels.scope import Affine, Scope
+from adarray.compiler.kernels.nodes import SAME, KernelNode, Ref, ValueMemory
+from adarray.compiler.kernels.scope import Affine, LoopScope
 from adarray.compiler.kernels.values import Index, Values
 from adarray.compiler.schedule.gpu.strips import LANES, MARGIN, wrapped
 from adarray.compiler.schedule.vectors import expressions
@@ -101,7 +101,7 @@ class Cell:
         self.turn = turn
         self.passing = passing
 
-    def one_row(self, axis: int, node: Node, index: Index) -> tuple[Ref, Index] | None:
+    def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a join are, if it is a rotation."""
         found = rotated(axis, node, index, self.names, self.shape)
         return found if found is not None and found[0].node is not None else None
@@ -123,7 +123,7 @@ def beside(index: Affine, count: int, all_: int) -> int:
 
 
 def rotated(
-    axis: int, node: Node, index: Index, names: tuple[str, str], shape: tuple[int, ...]
+    axis: int, node: KernelNode, index: Index, names: tuple[str, str], shape: tuple[int, ...]
 ) -> tuple[Ref, Index] | None:
     """Return the one reading that all pieces of a join are, counted round the ends."""
     for name, count in zip(names, shape, strict=True):
@@ -138,9 +138,9 @@ class Step:
 
     Parameters
     ----------
-    order : list of Node
+    order : list of KernelNode
         All that it computes.
-    kept : list of (Node, Row)
+    kept : list of (KernelNode, Row)
         Values of which later stages read rows.
     stored : dict
         Memory of the results that it writes.
@@ -150,9 +150,9 @@ class Step:
         Whether it only reads an array.
     """
 
-    order: list[Node]
-    kept: list[tuple[Node, Row]]
-    stored: dict[Node, Memory]
+    order: list[KernelNode]
+    kept: list[tuple[KernelNode, Row]]
+    stored: dict[KernelNode, ValueMemory]
     lag: int
     reads: bool = False
 
@@ -195,7 +195,7 @@ class _Writer:
         self.sizes = sizes
         self.fetched: dict[Step, list[str]] = {}
         self.base = Lowering([], {}, -1, [], target=target)
-        self.scope: Scope = self.base.scope
+        self.scope: LoopScope = self.base.scope
         self.values: Values = self.base.values
         self.last = max(s.lag for s in steps if s.stored)
         self.height = height(sizes, self.last, target)
@@ -416,9 +416,9 @@ def strip_columns(itemsize: int) -> int:
     return LANES * max(1, min(4, 16 // itemsize))
 
 
-def loader(value: Value, ref: Ref) -> Node:
+def loader(value: Value, ref: Ref) -> KernelNode:
     """Return a node that is what `ref` reads of an array in memory."""
-    node = Node(value, None)
+    node = KernelNode(value, None)
     node.operation, node.shape, node.folded = SAME, value.shape, ()
     node.args = [ref]
     return node

@@ -18,7 +18,7 @@ from adarray.compiler.ir.primitives import Concatenate, GatherND, ScatterND
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowering
-from adarray.compiler.kernels.nodes import Cloned, Folded, FromRing, Node, Nodes, Ref
+from adarray.compiler.kernels.nodes import Cloned, Folded, FromRing, KernelNode, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine
 from adarray.compiler.kernels.values import Index, Stored, mapped
 from adarray.compiler.stencil.lower_rings import Ring, Stage, rotation
@@ -33,7 +33,7 @@ ROW: tuple[tuple[str, int], ...] = (("row", 1),)
 
 
 # Nodes, at which index they are read, and whether joins lie between.
-Stack = list[tuple[Node, Index, int]]
+Stack = list[tuple[KernelNode, Index, int]]
 
 
 class Reach:
@@ -58,7 +58,7 @@ class Reach:
         self.count = count
         self.chained = chained
         outer = nodes.group.find(nodes.group.outer)
-        seen: set[tuple[Node, Index, int]] = set()
+        seen: set[tuple[KernelNode, Index, int]] = set()
         stack: Stack = [
             (node, _natural(node, outer), 0)
             for node in nodes.order
@@ -72,7 +72,7 @@ class Reach:
         if self.rotates and self.mixed:
             self.fits = False
 
-    def _visit(self, node: Node, index: Index, joined: int, stack: Stack) -> None:
+    def _visit(self, node: KernelNode, index: Index, joined: int, stack: Stack) -> None:
         if isinstance(node.operation, (GatherND, ScatterND)):
             self.fits = not any(self._is_chained(r) for r in node.args)
             return
@@ -124,7 +124,7 @@ class Reach:
         self.rows[key] = (min(low, shift), max(high, shift))
 
 
-def _natural(node: Node, outer: int) -> Index:
+def _natural(node: KernelNode, outer: int) -> Index:
     assert node.classes is not None
     return tuple(
         Affine(0, (("row" if c == outer else f"c{c}", 1),)) if c >= 0 else NOTHING
@@ -260,7 +260,7 @@ class Pipeline:
         self.rings = chain.read()
         self.parts: list[tuple[int, Nodes, Stored]] = []
         self.valid = True
-        at_hand: dict[Value, Node] = {}
+        at_hand: dict[Value, KernelNode] = {}
         for k, group in enumerate(chain.groups):
             mine = {v: self._node(v) for v in self.rings if chain.maker[v] == k}
             if mine:
@@ -280,8 +280,8 @@ class Pipeline:
         for _, nodes, _ in self.parts:
             self.valid = self.valid and not any(key in made for key in nodes.memories)
 
-    def _node(self, value: Value) -> Node:
-        node = Node(value, None)
+    def _node(self, value: Value) -> KernelNode:
+        node = KernelNode(value, None)
         node.operation, node.shape, node.folded = FromRing(), value.shape, ()
         node.cost = 1
         node.ring = self.rings[value]
@@ -320,7 +320,7 @@ class Pipeline:
             ))  # fmt: skip
         return made
 
-    def orders(self) -> list[list[Node]]:
+    def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every stage."""
         return [nodes.order for _, nodes, _ in self.parts]
 

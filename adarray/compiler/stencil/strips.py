@@ -21,7 +21,15 @@ from adarray.compiler.ir.primitives import Concatenate, Constant, Iota, Map, Upd
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.ir.uses import op_cost
-from adarray.compiler.kernels.nodes import Cloned, FromRing, Memory, Node, Nodes, Operation, Ref
+from adarray.compiler.kernels.nodes import (
+    Cloned,
+    FromRing,
+    KernelNode,
+    Nodes,
+    Operation,
+    Ref,
+    ValueMemory,
+)
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, mapped
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -61,7 +69,7 @@ CELLWISE: frozenset[type[Operation]] = frozenset({
 
 
 # Nodes, at which index they are read, and whether that may be round the end.
-Stack = list[tuple[Node, Index, bool]]
+Stack = list[tuple[KernelNode, Index, bool]]
 
 
 class Reads:
@@ -83,7 +91,7 @@ class Reads:
         Operations of a cell.
     """
 
-    def __init__(self, roots: Iterable[Node], shape: tuple[int, ...]) -> None:
+    def __init__(self, roots: Iterable[KernelNode], shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.spans: dict[Value, Span] = {}
         self.own: set[Value] = set()
@@ -91,7 +99,7 @@ class Reads:
         self.values: dict[Value, None] = {}
         self.fits = True
         self.cost = 0
-        seen: set[tuple[Node, Index, bool]] = set()
+        seen: set[tuple[KernelNode, Index, bool]] = set()
         stack: Stack = [(n, CELL, False) for n in roots]
         while stack and self.fits:
             node, index, round_ = stack.pop()
@@ -100,7 +108,7 @@ class Reads:
                 self.fits = len(seen) <= READINGS and self.cost <= WORK
                 self._visit(node, index, round_, stack)
 
-    def _visit(self, node: Node, index: Index, round_: bool, stack: Stack) -> None:
+    def _visit(self, node: KernelNode, index: Index, round_: bool, stack: Stack) -> None:
         made = node.operation
         if type(made) not in CELLWISE:
             self.fits = False
@@ -150,7 +158,7 @@ class Reads:
             self.fits = self.fits and max(abs(row), abs(column)) <= FAR
         self.values[value] = None
 
-    def _is_near(self, memory: Memory, index: Index) -> bool:
+    def _is_near(self, memory: ValueMemory, index: Index) -> bool:
         """Whether it is a cell at a fixed distance."""
         value = memory.value
         return (
@@ -377,10 +385,10 @@ class Strips:
         self.kept = {v: Row(v.dtype.name, v.shape) for v in chain.kept()}
         self.steps: list[Step] = []
         lag = chain.lags()
-        at_hand: dict[Value, Node] = {}
+        at_hand: dict[Value, KernelNode] = {}
         for value, row in self.kept.items():
             if value not in chain.made:
-                memory = Memory(value)
+                memory = ValueMemory(value)
                 maps = identity(value.shape)
                 use = Use(value, maps, 0, memory.strides)
                 ref = Ref(None, memory, None, linear(maps, memory.strides), use)
@@ -404,12 +412,12 @@ class Strips:
         read = (r.memory for s in self.steps for node in s.order for r in node.args)
         self.valid = not any(m is not None and m.value in made for m in read)
 
-    def orders(self) -> list[list[Node]]:
+    def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every step."""
         return [s.order for s in self.steps]
 
-    def _node(self, value: Value) -> Node:
-        node = Node(value, None)
+    def _node(self, value: Value) -> KernelNode:
+        node = KernelNode(value, None)
         node.operation, node.shape, node.folded = FromRing(), value.shape, ()
         node.cost = 1
         node.ring = self.kept[value]

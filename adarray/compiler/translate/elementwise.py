@@ -195,7 +195,7 @@ def apply_ufunc(
 
 
 def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value | None:
-    """Lower an operation whose record is `Pointwise`."""
+    """Translate an operation whose record is `Pointwise`."""
     assert isinstance(op.lower, Pointwise)
     if op.lower.expr is None and isinstance(op.numpy, np.ufunc):
         return apply_ufunc(b, op.numpy, operands)

@@ -20,7 +20,7 @@ from adarray.core.inplace import part_of
 # -- what an index says ------------------------------------------------------------------------
 
 
-class Index(NamedTuple):
+class IndexParts(NamedTuple):
     """An index in two steps: a view, then arrays along some axes of it.
 
     Attributes
@@ -52,7 +52,7 @@ _INTEGER = (int, np.integer)
 _Part: TypeAlias = Value | int | np.integer | slice | EllipsisType | None
 
 
-def parse(b: Builder, shape: Shape, index: object) -> Index | None:
+def parse(b: Builder, shape: Shape, index: object) -> IndexParts | None:
     """Read an index of an array of `shape`; None if it holds masks known at run time only."""
     parts = _parts(b, index, len(shape))
     if parts is None:
@@ -101,7 +101,7 @@ def parse(b: Builder, shape: Shape, index: object) -> Index | None:
             k += 1
     position = 0 if apart else before or 0
     view = views.normal(offset, tuple(strides), tuple(lengths))
-    return Index(
+    return IndexParts(
         view, tuple(arrays), tuple(axes), position, tuple(whole) if simple else None, tuple(numbers)
     )
 
@@ -145,7 +145,7 @@ def _parts(b: Builder, index: object, ndim: int) -> list[_Part] | None:
     return parts
 
 
-def pick(b: Builder, x: Value, index: Index) -> Value:
+def pick(b: Builder, x: Value, index: IndexParts) -> Value:
     """Return the elements that an index names."""
     shown = b.view(x, *index.view)
     if not index.arrays:

@@ -203,9 +203,9 @@ def _argmin(b: Builder, call: ValueCall) -> Translated:
 
 
 def _log_sum(exp: str, log: str) -> Translation:
-    """Return the lowering of ``np.logaddexp.reduce``: with the largest element taken out."""
+    """Return the translation of ``np.logaddexp.reduce``: with the largest element taken out."""
 
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         params = call.params
         where, initial = params.get("where", True), params.get("initial")
         if where is not True or initial not in (None, np._NoValue):
@@ -227,7 +227,7 @@ def _log_sum(exp: str, log: str) -> Translation:
         axes = normalized_axes(axis, x.ndim)
         return b.reshape(r, tuple(n for k, n in enumerate(x.shape) if k not in axes))
 
-    return lower
+    return translate
 
 
 record("logaddexp.reduce")(_log_sum("exp", "log"))
@@ -361,7 +361,7 @@ def _masked_mean(
 
 
 def _mean(skip: bool) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x, where = b.value(call.operands[0]), call.operands[1]
         if x.dtype.kind != "f" or call.params.get("dtype") is not None:
             return None
@@ -369,7 +369,7 @@ def _mean(skip: bool) -> Translation:
         mean = _masked_mean(b, x, mask, call.params.axis(), call.params.flag("keepdims"))
         return None if mean is None else mean[0]
 
-    return lower
+    return translate
 
 
 record("mean.where")(_mean(skip=False))
@@ -377,9 +377,9 @@ record("nanmean")(_mean(skip=True))
 
 
 def _extremum(combine: str, sign: float) -> Translation:
-    """Return the lowering of nanmax or nanmin: nan where all elements are."""
+    """Return the translation of nanmax or nanmin: nan where all elements are."""
 
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x, initial, where = b.value(call.operands[0]), *call.operands[1:]
         if x.dtype.kind != "f" or initial is not None or where is not True:
             return None
@@ -391,7 +391,7 @@ def _extremum(combine: str, sign: float) -> Translation:
             return None
         return b.map("where", empty, b.const(math.nan, x.dtype), r)
 
-    return lower
+    return translate
 
 
 record("nanmax")(_extremum("maximum", -1))

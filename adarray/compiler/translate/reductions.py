@@ -168,7 +168,7 @@ def _with_initial(b: Builder, name: str, r: Value | None, initial: object) -> Va
 
 
 def _folded(name: str, identity: float) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x, (initial, where) = b.value(call.operands[0]), call.operands[1:]
         to = accumulator(name, x.dtype, call.params.dtype())
         if to not in PRINTABLE:
@@ -176,29 +176,29 @@ def _folded(name: str, identity: float) -> Translation:
         r = folded_as(b, name, _masked(b, b.cast(x, to), where, identity), call.params)
         return _with_initial(b, name, r, initial)
 
-    return lower
+    return translate
 
 
 def _extremum(name: str, sign: float) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x, (initial, where) = b.value(call.operands[0]), call.operands[1:]
         if x.dtype.kind != "f" or (where is not True and initial is None):
             return None
         r = folded_as(b, name, _masked(b, x, where, sign * math.inf), call.params)
         return _with_initial(b, name, r, initial)
 
-    return lower
+    return translate
 
 
 def _nan_folded(name: str, identity: float) -> Translation:
     plain = _folded(name, identity)
 
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x, initial, where = call.operands
         filled = _filled(b, b.value(x), identity)
         return plain(b, call._replace(operands=(filled, initial, where)))
 
-    return lower
+    return translate
 
 
 def _filled(b: Builder, x: Value, fill: float) -> Value:
@@ -219,14 +219,14 @@ record("min.where")(_extremum("minimum", 1))
 
 
 def _truths(name: str) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         args = call.bound("a", "axis", "out", "keepdims")
         if args is None:
             return None
         x = b.cast(b.value(args["a"]), BOOL)
         return fold(b, name, x, args.axis(), None, args.flag("keepdims"))
 
-    return lower
+    return translate
 
 
 function(np.all)(_truths("logical_and"))
@@ -248,7 +248,7 @@ UFUNC_FOLDS = frozenset({
 
 
 def ufunc_reduce(b: Builder, name: str, call: ValueCall) -> Translated:
-    """Lower ``np.<ufunc>.reduce``."""
+    """Translate ``np.<ufunc>.reduce``."""
     args = call.bound("a", "axis", "dtype", "out", "keepdims", "initial", "where")
     if args is None or name not in UFUNC_FOLDS:
         return None
@@ -274,13 +274,13 @@ def running(b: Builder, name: str, x: Value, axis: int | None, dtype: DType | No
 
 
 def _scan(name: str, fill: float | None) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         x = b.value(call.operands[0])
         if fill is not None:
             x = _filled(b, x, fill)
         return running(b, name, x, call.params.integer("axis"), call.params.dtype())
 
-    return lower
+    return translate
 
 
 record("cumsum")(_scan("add", None))
@@ -290,7 +290,7 @@ record("nancumprod")(_scan("multiply", 1.0))
 
 
 def ufunc_accumulate(b: Builder, name: str, call: ValueCall) -> Translated:
-    """Lower ``np.<ufunc>.accumulate``."""
+    """Translate ``np.<ufunc>.accumulate``."""
     args = call.bound("a", "axis", "dtype", "out")
     if args is None or name not in ("add", "multiply", "maximum", "minimum"):
         return None

@@ -107,10 +107,10 @@ def _real(b: Builder, call: ValueCall) -> Translated:
 
 
 def _by_layout(name: str) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         return by_layout(b, name, call)
 
-    return lower
+    return translate
 
 
 for _name in ("rot90", "diagonal", "sliding_window_view", "einsum_view"):
@@ -118,7 +118,7 @@ for _name in ("rot90", "diagonal", "sliding_window_view", "einsum_view"):
 
 
 def by_layout(b: Builder, name: str, call: ValueCall) -> Translated:
-    """Lower an operation of one operand to the view that NumPy makes of it.
+    """Translate an operation of one operand to the view that NumPy makes of it.
 
     NumPy runs on an array whose memory nobody reads, and the call.result's address and strides
     say which elements it shows.
@@ -273,7 +273,7 @@ def _stack(b: Builder, call: ValueCall) -> Translated:
 
 
 def _concatenation(axis_of: Callable[[list[Value]], int], ndmin: int) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         if (
             len(call.operands) != 1
             or call.params
@@ -284,7 +284,7 @@ def _concatenation(axis_of: Callable[[list[Value]], int], ndmin: int) -> Transla
         shaped = [_at_least(b, p, ndmin) for p in parts]
         return concatenate(b, shaped, axis_of(shaped), call.result)
 
-    return lower
+    return translate
 
 
 def _at_least(b: Builder, x: Value, ndim: int) -> Value:

@@ -24,11 +24,11 @@ def _same(*names: str) -> None:
     """Register functions that NumPy has too."""
 
     def translation(name: str) -> Translation:
-        def lower(b: Builder, call: ValueCall) -> Translated:
+        def translate(b: Builder, call: ValueCall) -> Translated:
             args = _floats(b, call)
             return None if args is None else emit(b, name, tuple(args))
 
-        return lower
+        return translate
 
     for name in names:
         record(f"special.{name}")(translation(name))
@@ -88,7 +88,7 @@ def _logit(b: Builder, call: ValueCall) -> Translated:
 
 
 def _times_log(name: str) -> Translation:
-    def lower(b: Builder, call: ValueCall) -> Translated:
+    def translate(b: Builder, call: ValueCall) -> Translated:
         args = _floats(b, call)
         if args is None:
             return None
@@ -101,7 +101,7 @@ def _times_log(name: str) -> Translation:
         )
         return b.map("where", nothing, zero, b.map("multiply", x, b.map(name, y)))
 
-    return lower
+    return translate
 
 
 record("special.xlogy")(_times_log("log"))
