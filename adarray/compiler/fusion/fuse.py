@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from adarray.compiler.fusion.groups import TOTAL, Group, Join
+from adarray.compiler.fusion.groups import TOTAL, Group, GroupKind, Join
 from adarray.compiler.ir.domains import Maps, Use, elements
 from adarray.compiler.ir.primitives import (
     CallResult,
@@ -162,7 +162,7 @@ class Fusion:
                     self._precede(group, self.owner[leaf])
         self.owner[value] = group
 
-    def _new(self, kind: str) -> Group:
+    def _new(self, kind: GroupKind) -> Group:
         group = Group(len(self.groups), kind)
         self.groups.append(group)
         return group

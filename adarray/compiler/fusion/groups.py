@@ -12,6 +12,8 @@ References
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from adarray.compiler.ir.domains import Use, aligned
 from adarray.compiler.ir.primitives import Concatenate, ScatterND, UpdateSlice
 from adarray.compiler.ir.program import Value
@@ -24,6 +26,7 @@ DEPTH = 3
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
 Classes = tuple[int, ...]
+GroupKind: TypeAlias = Literal["rows", "small", "step"]
 
 
 class Group:
@@ -52,7 +55,7 @@ class Group:
         "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
     )  # fmt: skip
 
-    def __init__(self, index: int, kind: str) -> None:
+    def __init__(self, index: int, kind: GroupKind) -> None:
         self.index = index
         self.kind = kind
         self.outer = -1

@@ -6,7 +6,7 @@ A plan is made by the last passes (fusion, buffers) and run by a backend.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from adarray.base.types import Function
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.primitives import DType
 from adarray.compiler.ir.program import Value
+
+BufferKind: TypeAlias = Literal["input", "const", "output", "temp"]
 
 
 class Buffer:
@@ -36,7 +38,7 @@ class Buffer:
 
     __slots__ = ("donor", "dtype", "index", "kind", "offset", "size")
 
-    def __init__(self, kind: str, dtype: DType, size: int, index: int = -1) -> None:
+    def __init__(self, kind: BufferKind, dtype: DType, size: int, index: int = -1) -> None:
         self.kind = kind
         self.dtype = dtype
         self.size = size

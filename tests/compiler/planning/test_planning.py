@@ -365,7 +365,7 @@ class TestLongPrograms:
         assert len(steps) > 12
 
 
-class TestFound:
+class TestOnKernel:
     """What is said of kernels while the plan is being made."""
 
     def f(self, x, w):
@@ -376,11 +376,11 @@ class TestFound:
     @pytest.mark.parametrize("rows", [8, 500])
     def test_all_kernels_are_found_in_time(self, rows):
         r = recorded(self.f, np.ones((rows, 40)), np.ones((40, 40)))
-        found = []
-        made = planning.plan(r.program, found=found.append)
+        kernels_seen = []
+        made = planning.plan(r.program, on_kernel=kernels_seen.append)
         kernels = [s.kernel for s in made.steps if isinstance(s, KernelStep)]
         assert len(set(kernels)) > 1
-        assert set(kernels) == set(found)
+        assert set(kernels) == set(kernels_seen)
         again = planning.plan(r.program)
         assert [s.kernel for s in again.steps if isinstance(s, KernelStep)] == kernels
 
@@ -393,6 +393,6 @@ class TestFound:
             "_write",
             lambda self, group: (events.append("step"), write(self, group)),
         )
-        made = planning.plan(r.program, found=events.append)
+        made = planning.plan(r.program, on_kernel=events.append)
         early = {id(k) for k in events[: events.index("step")]}
         assert {id(s.kernel) for s in made.steps if isinstance(s, KernelStep)} == early
