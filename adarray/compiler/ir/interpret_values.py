@@ -48,7 +48,7 @@ Key: TypeAlias = tuple[slice | np.ndarray, ...]
 
 
 class RunPlace(NamedTuple):
-    """What a step is made with, besides its value.
+    """Where a value is computed: its operands, and what may be used for it.
 
     Parameters
     ----------

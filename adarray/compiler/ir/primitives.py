@@ -1,4 +1,4 @@
-"""Primitives: what makes a value of a program, one frozen dataclass each with its parameters.
+"""Primitives: what computes a value of a program, one frozen dataclass each with its parameters.
 
 A primitive is declared here and nowhere else: its class, and its place in `Primitive`. What the
 compiler does with each of them stands in ``match`` statements that end in `assert_never`, so
@@ -61,7 +61,7 @@ class Constant:
 
 
 class _Compared:
-    """Equality by what `comparable` makes of the fields: of numbers and arrays, their bits."""
+    """Equality by the fields as `comparable` returns them: of numbers and arrays, by their bits."""
 
     __slots__ = ()
 
@@ -297,7 +297,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {p: tuple(f.name for f in fields(p)) for 
 
 
 # Most values are maps and views, and long programs repeat themselves: these are one object each,
-# which is found in a fifth of the time that it takes to make one.
+# since a look-up takes a fifth of the time of a new one.
 
 
 @lru_cache(None)

@@ -1,6 +1,6 @@
 """Programs: what `jit` optimises and compiles.
 
-A `Program` is a list of `Value`, each made by one primitive (`adarray.compiler.ir.primitives`)
+A `Program` is a list of `Value`, each computed by one primitive (`adarray.compiler.ir.primitives`)
 from values before it. Values are pure: nothing is written in place here. Every value is,
 logically, an array in C order; where its elements lie in memory is decided later.
 
@@ -30,7 +30,7 @@ class Value:
     Attributes
     ----------
     primitive : Primitive
-        What makes it, with its parameters.
+        What computes it, with its parameters.
     args : tuple of Value
         Its operands.
     shape : tuple of int

@@ -57,7 +57,7 @@ def verify(kernel: Kernel, after: str = "") -> Kernel:
     ----------
     kernel : Kernel
     after : str, optional
-        The pass that made it.
+        The pass that returned it.
 
     Raises
     ------

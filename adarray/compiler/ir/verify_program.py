@@ -42,7 +42,7 @@ def verify_program(program: Program, after: str = "program") -> None:
     ----------
     program : Program
     after : str
-        What made it, for the message.
+        The pass that returned it, for the message.
 
     Raises
     ------

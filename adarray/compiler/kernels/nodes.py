@@ -75,12 +75,12 @@ class FromRing:
 
 # What another node computes, at the same index.
 SAME = View(0, ())
-# What makes an element of a node.
+# How an element of a node is computed.
 Operation: TypeAlias = Primitive | Folded | FromRing
 
 
 def operation_of(primitive: Primitive) -> Operation:
-    """Return what makes an element of a value in a kernel."""
+    """Return how an element of a value is computed in a kernel."""
     match primitive:
         case Reduce() as p:
             return Folded(p.combine)
@@ -96,7 +96,7 @@ class RowsAtHand(Protocol):
     def find(self, values: Any, index: tuple[Affine, ...]) -> tuple[str, Affine]:
         """Return the local array of a row, and where in it an element lies.
 
-        `values` is the `Values` of the stage that reads it, which are made of nodes.
+        `values` is the `Values` of the stage that reads it, which refer to nodes.
         """
 
 
@@ -143,7 +143,7 @@ class KernelNode:
     cost : int
         Of computing one element from memory and folds.
     ring : Ring or None
-        Where rows of it are found that an earlier stage of the kernel has computed.
+        Rows of it that an earlier stage of the kernel has computed.
     """
 
     __slots__ = (

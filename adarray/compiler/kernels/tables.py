@@ -67,7 +67,7 @@ def _role(v: Value, k: int) -> Hashable:
 
 
 def _made_by(a: Value) -> str:
-    """Return what made an operand, in a word."""
+    """Return the primitive of an operand, in a word."""
     while isinstance(a.primitive, View):
         a = a.args[0]
     return a.primitive.name if isinstance(a.primitive, Map) else mnemonic(a.primitive)

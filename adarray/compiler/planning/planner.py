@@ -225,7 +225,7 @@ class Planner:
         return []
 
     def _verify(self, after: str) -> None:
-        """Check the kernels that a pass has made, where ADARRAY_CHECK asks for it."""
+        """Check the kernels after a pass, where ADARRAY_CHECK asks for it."""
         if not checking():
             return
         for step in self.writer.steps:

@@ -144,7 +144,7 @@ def _as_planned(variant: RematVariant, planner: Planned) -> RematVariant:
 def _early(start: RematVariant, owner: Mapping[Value, Group]) -> dict[Value, int]:
     """Return values that fusion computes before the fullest moment, and are read after it.
 
-    They are computed with what they are made of, which may be good for speed. Those that the same
+    They are computed beside their operands, which may be good for speed. Those that the same
     stored value reads first belong together: others would be computed with them too early.
     """
     values = start.program.values

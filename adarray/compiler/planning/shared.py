@@ -39,7 +39,7 @@ PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota
 
 
 class SharedKernels:
-    """Kernels of a plan, found again by what they compute, whatever they compute it of.
+    """Kernels of a plan: those that compute the same of other arrays are one.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class Signature:
         self.number: dict[object, int] = {}
 
     def again(self, shared: KnownKernel) -> Lowered:
-        """Return a kernel that was made before, on the arrays of this signature."""
+        """Return a known kernel on the arrays of this signature."""
         lowered, places, far, tables = shared
         kernel, ints = lowered.kernel, lowered.ints
         if far != tuple(self.far):
@@ -209,7 +209,7 @@ class Signature:
         return tuple(parts)
 
     def number_of(self, thing: object) -> int:
-        """Return the number of a node or of rows that are kept: things have them in order."""
+        """Return the number of a node, or of rows that a stage stores, in order of first use."""
         return self.number.setdefault(thing, len(self.number))
 
     def _place(self, value: Value) -> int:

@@ -1,4 +1,4 @@
-"""Values that are made where a concatenation wants them: as stretches of its memory.
+"""Values that are written where a concatenation wants them: as stretches of its memory.
 
 A concatenation of many values would copy each of them; so those that nothing else places are
 written into its memory in the first place.

@@ -85,7 +85,7 @@ def number(x: Value) -> float | int | bool | None:
 
 
 def is_map(x: Value, name: str) -> bool:
-    """Whether a value is made by the scalar function `name`."""
+    """Whether a value is computed by the scalar function `name`."""
     return isinstance(x.primitive, Map) and x.primitive.name == name
 
 

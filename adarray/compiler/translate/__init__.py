@@ -118,7 +118,7 @@ class ValueCall(NamedTuple):
 
 
 class Translation(Protocol):
-    """What makes values of a call."""
+    """How calls of one function become values."""
 
     def __call__(self, b: Builder, call: ValueCall, /) -> Translated:
         """Return the results; None where there is no translation."""

@@ -1,4 +1,4 @@
-"""NumPy functions without a record: what they are made of."""
+"""NumPy functions without a record, in terms of others."""
 
 from __future__ import annotations
 

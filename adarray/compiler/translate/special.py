@@ -1,4 +1,4 @@
-"""Functions of `scipy.special` that are made of few others."""
+"""Functions of `scipy.special` in terms of few others."""
 
 from __future__ import annotations
 
