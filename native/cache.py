@@ -128,7 +128,7 @@ class Cache:
 
     def find(self, keys: Iterable[str]) -> dict[str, Path]:
         """Return the units that hold kernels, by the kernels' keys; without those unknown."""
-        found = {}
+        paths = {}
         sound: dict[str, bool] = {}
         for key in keys:
             try:
@@ -138,8 +138,8 @@ class Cache:
             if name not in sound:
                 sound[name] = self._sound(name)
             if sound[name]:
-                found[key] = self.folder / name
-        return found
+                paths[key] = self.folder / name
+        return paths
 
     def _sound(self, name: str) -> bool:
         """Whether a unit holds what its name says; note its use, or remove it."""
@@ -200,21 +200,21 @@ class Cache:
 
     def keep_failed(self, source: Path) -> Path:
         """Keep the source of a unit that did not compile, with its log; return its path."""
-        kept = self.folder / f"failed-{digest(source.read_bytes())}{source.suffix}"
+        destination = self.folder / f"failed-{digest(source.read_bytes())}{source.suffix}"
         for path in (source.with_suffix(".log"), source):
             if path.exists():
-                os.replace(path, kept.with_suffix(path.suffix))
-        return kept
+                os.replace(path, destination.with_suffix(path.suffix))
+        return destination
 
     # -- housekeeping ------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
         """Return the units, those used last at the end."""
-        found = [
+        entries = [
             Entry(self.folder / name, told.st_size, told.st_mtime)
             for name, told in owned.files(self.folder, _is(_UNITS)).items()
         ]
-        return sorted(found, key=lambda entry: (entry.used, entry.path))
+        return sorted(entries, key=lambda entry: (entry.used, entry.path))
 
     def kernels(self) -> int:
         """Return the number of kernels."""
@@ -254,10 +254,10 @@ class Cache:
         """Remove work that is older, and that of processes that are gone, if asked for."""
 
         def which(name: str, told: os.stat_result) -> bool:
-            found = _WORKS.fullmatch(name)
-            if found is None or not stat.S_ISDIR(told.st_mode):
+            match = _WORKS.fullmatch(name)
+            if match is None or not stat.S_ISDIR(told.st_mode):
                 return False
-            return told.st_mtime < before or (dead and not _alive(int(found[1])))
+            return told.st_mtime < before or (dead and not _alive(int(match[1])))
 
         for name in owned.files(self.folder, which):
             self._remove_work(name)
@@ -315,15 +315,15 @@ def _temporary() -> Cache:
     outer = Path(tempfile.mkdtemp(prefix="adarray-"))
     folder = outer / OWN
     owned.claim(folder)
-    made = Cache(folder)
+    cache = Cache(folder)
     process = os.getpid()
 
     def remove() -> None:
         if os.getpid() == process:  # not a forked child
             shutil.rmtree(outer, ignore_errors=True)  # which nobody else knows
 
-    weakref.finalize(made, remove)
-    return made
+    weakref.finalize(cache, remove)
+    return cache
 
 
 def default(part: str = "") -> Cache:

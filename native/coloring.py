@@ -15,10 +15,10 @@ def _at(x: np.ndarray) -> int:
     return int(x.__array_interface__["data"][0])
 
 
-def _checked(made: int) -> int:
-    if made < 0:
+def _checked(status: int) -> int:
+    if status < 0:
         raise MemoryError("colouring: no memory for the pattern")
-    return made
+    return status
 
 
 def columns(rows: Any, down: Any, order: np.ndarray) -> tuple[np.ndarray, int]:

@@ -45,20 +45,20 @@ def wrong_with(folder: Path, follow: bool = False) -> str:
         Whether it may be a link to a folder, as one that the user has named may be.
     """
     try:
-        found = os.stat(folder, follow_symlinks=follow)
+        status = os.stat(folder, follow_symlinks=follow)
     except OSError as error:
         return error.strerror or str(error)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return "it is a link"
-    return _wrong(found)
+    return _wrong(status)
 
 
-def _wrong(found: os.stat_result) -> str:
-    if not stat.S_ISDIR(found.st_mode):
+def _wrong(status: os.stat_result) -> str:
+    if not stat.S_ISDIR(status.st_mode):
         return "it is not a directory"
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         return "it belongs to another user"
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         return "other users may write to it"
     return ""
 
@@ -83,8 +83,8 @@ def _going(folder: Path, why: str) -> bool:
     if not folder.parent.is_dir():
         return False
     try:
-        gone = why == os.strerror(errno.ENOENT)
-        return gone or ("not made by" in why and os.listdir(folder) in ([], [MARK]))
+        vanished = why == os.strerror(errno.ENOENT)
+        return vanished or ("not made by" in why and os.listdir(folder) in ([], [MARK]))
     except FileNotFoundError:
         return True
     except OSError:
@@ -95,8 +95,8 @@ def _claimed(folder: Path) -> str:
     try:
         if not os.path.lexists(folder) or (not wrong_with(folder) and not os.listdir(folder)):
             _make(folder)
-        if found := wrong_with(folder):
-            return found
+        if reason := wrong_with(folder):
+            return reason
         with opened(folder) as descriptor:
             if descriptor is None:
                 return f"it was not made by adarray (it has no {MARK} of adarray's)"
@@ -151,13 +151,13 @@ def files(folder: Path, which: Which) -> dict[str, os.stat_result]:
 
 
 def _files(descriptor: int, which: Which) -> dict[str, os.stat_result]:
-    found = {}
+    files = {}
     for name in os.listdir(descriptor):
         with contextlib.suppress(OSError):  # another process may have removed it
             told = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if which(name, told):
-                found[name] = told
-    return found
+                files[name] = told
+    return files
 
 
 def remove(folder: Path, which: Which) -> None:

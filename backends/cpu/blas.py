@@ -94,23 +94,23 @@ def _open(lib: Any, ffi: Any) -> Any:
     with _lock:
         if lib in _functions:
             return _functions[lib]
-        found: Any
+        function: Any
         wheel = find()
         if wheel is None:
-            found = f"{WHEEL} is not installed"
+            function = f"{WHEEL} is not installed"
         else:
             try:
                 path = _path or _private(wheel, lib)
                 with _one_thread():
                     error = lib.adarray_blas_open(os.fsencode(path))
                 if error == ffi.NULL:
-                    _path, found = path, lib.adarray_matmul
+                    _path, function = path, lib.adarray_matmul
                 else:
-                    found = ffi.string(error).decode(errors="replace")
+                    function = ffi.string(error).decode(errors="replace")
             except (OSError, AttributeError) as error:  # no memfd_create here, or none allowed
-                found = f"{wheel} is in use by other code, and cannot be copied ({error})"
-        _functions[lib] = found
-        return found
+                function = f"{wheel} is in use by other code, and cannot be copied ({error})"
+        _functions[lib] = function
+        return function
 
 
 def ready(lib: Any, ffi: Any) -> bool:
@@ -126,10 +126,10 @@ def status(lib: Any, ffi: Any) -> str:
     lib, ffi
         Of the extension module of a backend.
     """
-    found = _open(lib, ffi)
-    if isinstance(found, str):
+    function = _open(lib, ffi)
+    if isinstance(function, str):
         return (
-            f"NumPy, with its own threads: {found}; install {WHEEL} for products on the "
+            f"NumPy, with its own threads: {function}; install {WHEEL} for products on the "
             "backend's threads"
         )
     return f"{ffi.string(lib.adarray_blas_config()).decode()} ({WHEEL} {_version()})"

@@ -149,15 +149,15 @@ def _search() -> Compiler | str:
     wanted = os.environ.get("ADARRAY_CC", "").strip()
     if wanted:
         # Somebody who names a compiler wants that one or none.
-        found = _identified(_words(wanted))
-        if isinstance(found, str):
-            return f"the environment variable ADARRAY_CC is {wanted!r}, {found}"
-        return found
+        compiler = _identified(_words(wanted))
+        if isinstance(compiler, str):
+            return f"the environment variable ADARRAY_CC is {wanted!r}, {compiler}"
+        return compiler
     usual = os.environ.get("CC", "").strip()
     for command in [_words(usual)] * bool(usual) + [[name] for name in NAMES]:
-        found = _identified(command)
-        if isinstance(found, Compiler):
-            return found
+        compiler = _identified(command)
+        if isinstance(compiler, Compiler):
+            return compiler
     return _zig() or "none of $ADARRAY_CC, $CC, cc, gcc, clang and the package ziglang is here"
 
 
@@ -171,17 +171,17 @@ def find() -> Compiler:
     """
     key = tuple(os.environ.get(name) for name in ("ADARRAY_CC", "CC", "PATH"))
     with _lock:
-        found = _known.get(key)
-    if found is None:  # nobody waits for the lock meanwhile, nor is it held by a fork
-        made = _search()
+        compiler = _known.get(key)
+    if compiler is None:  # nobody waits for the lock meanwhile, nor is it held by a fork
+        searched = _search()
         with _lock:
-            found = _known.setdefault(key, made)
-    if isinstance(found, str):
+            compiler = _known.setdefault(key, searched)
+    if isinstance(compiler, str):
         raise BackendError(
-            f"jit: no C compiler, {found}; install gcc or clang, or `pip install adarray[jit]`; "
+            f"jit: no C compiler, {compiler}; install gcc or clang, or `pip install adarray[jit]`; "
             "without one, compiled functions run step by step with NumPy"
         )
-    return found
+    return compiler
 
 
 def processors() -> int:
@@ -261,14 +261,14 @@ def start_unit(
         try:
             # A group of its own: compilers run others, which end with them, and an interrupt
             # from the keyboard is for the program alone.
-            made = subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 process_group=0,
             )  # fmt: skip
         except OSError as error:
             raise _failed(compiler, source, str(error)) from error
-    noted(made)
-    return made
+    noted(process)
+    return process
 
 
 def noted(process: subprocess.Popen[bytes]) -> None:

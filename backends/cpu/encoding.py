@@ -36,7 +36,7 @@ def _align(n: int) -> int:
 
 
 def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether a look at memory covers a stretch of it, each element once, from its begin."""
+    """Whether a view of memory covers a stretch of it, each element once, from its begin."""
     expected = 1
     for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
         if stride != expected:
@@ -112,7 +112,7 @@ def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
             *(_filled(x, operands) for x in args),
             **{k: _filled(x, operands) for k, x in kwargs.items()},
         )
-        made = []
+        results = []
         for x, (shape, dtype) in zip(out if several else (out,), forms, strict=True):
             x = np.array(x, dtype, order="C", copy=None)
             if x.shape != shape and call is not None:
@@ -120,11 +120,11 @@ def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
                     f"{name}: its result had shape {shape} when it was recorded and has "
                     f"{x.shape} now; its shape depends on more than its operands' shapes"
                 )
-            made.append(x)
-        return made
+            results.append(x)
+        return results
 
-    made = under(getattr(getattr(call, "origin", None), "errors", None), run)
-    return _by_engine(engine, made) if function in BY_ENGINE and engine is not None else made
+    caller = under(getattr(getattr(call, "origin", None), "errors", None), run)
+    return _by_engine(engine, caller) if function in BY_ENGINE and engine is not None else caller
 
 
 def _by_engine(engine: Any, function: Callable[..., Any]) -> Callable[[list[Any]], list[Any]]:
@@ -134,10 +134,10 @@ def _by_engine(engine: Any, function: Callable[..., Any]) -> Callable[[list[Any]
     def run(operands: list[Any]) -> list[Any]:
         token = MODE.set(mode)
         try:
-            made: list[Any] = function(operands)
+            results: list[Any] = function(operands)
         finally:
             MODE.reset(token)
-        return made
+        return results
 
     return run
 
@@ -245,7 +245,7 @@ class Encoder:
             words += (ord(b.dtype.kind), b.dtype.itemsize, b.size, self._dtype(b.dtype), place)
         return words
 
-    # -- looks at memory -----------------------------------------------------------------------
+    # -- views of memory -----------------------------------------------------------------------
 
     def _view(self, x: Operand, slot: int | None = None) -> list[int]:
         size = x.buffer.dtype.itemsize
@@ -268,13 +268,13 @@ class Encoder:
 
     def _direct(self, plan: Plan) -> dict[int, int]:
         """Return the output buffers that are the memory of a result, with its number."""
-        found: dict[int, int] = {}
+        direct: dict[int, int] = {}
         for i, x in enumerate(plan.outputs):
             b = x.buffer
             whole = x.offset == 0 and math.prod(x.shape) == b.size and _dense(x.shape, x.strides)
-            if b.kind == "output" and x.shape and whole and id(b) not in found:
-                found[id(b)] = i
-        return found
+            if b.kind == "output" and x.shape and whole and id(b) not in direct:
+                direct[id(b)] = i
+        return direct
 
     def _results(self, plan: Plan, direct: Mapping[int, int], steps: list[int]) -> list[int]:
         """Return the words of the results; append the copies that some of them need."""
@@ -319,14 +319,14 @@ class Encoder:
         """
         dtype, shape = step.out.buffer.dtype, step.out.shape
         key = (dtype.char, shape, a.shape, a.strides, b.shape, b.strides)
-        found = self._known_products.get(key)
-        if found is None:
+        encoded = self._known_products.get(key)
+        if encoded is None:
             words = _Product(a, b, step, self._threads).words()
             ffi, lib = self._library.ffi, self._library.lib
             read = ffi.from_buffer("int64_t[]", array("q", words))
             refused = int(lib.adarray_jit_product(read, len(words)))
-            found = self._known_products[key] = (refused, words)
-        return found
+            encoded = self._known_products[key] = (refused, words)
+        return encoded
 
     def _copied_factor(self, steps: list[int], i: int, which: int, x: Operand) -> Operand:
         """Copy a factor that BLAS cannot address; axes that only repeat keep one repetition."""
@@ -336,16 +336,16 @@ class Encoder:
             for axis, (n, s) in enumerate(zip(x.shape, x.strides, strict=True))
         )
         nbytes = math.prod(shape) * x.buffer.dtype.itemsize
-        made = Buffer("temp", x.buffer.dtype, math.prod(shape))
+        copy = Buffer("temp", x.buffer.dtype, math.prod(shape))
         # All first factors share one place, and all second ones: they are used at once.
         slot, size = self._copied[which]
         self._copied[which] = (slot, max(size, nbytes))
-        self._numbers[id(made)] = slot
+        self._numbers[id(copy)] = slot
         self._copy(steps, i, slot, x._replace(shape=shape))
         strides = tuple(
             0 if n != m else s for n, m, s in zip(x.shape, shape, c_strides(shape), strict=True)
         )
-        return Operand(made, 0, x.shape, strides)
+        return Operand(copy, 0, x.shape, strides)
 
     def _dot(self, steps: list[int], i: int, step: MatmulStep) -> None:
         dtype = step.out.buffer.dtype

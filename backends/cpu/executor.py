@@ -29,10 +29,10 @@ _printed: dict[tuple[Any, CpuTarget], str] = {}
 def _maker(library: Any) -> Any:
     """Return the function of an extension module that makes callables of plans."""
     if library not in _makers:
-        found: dict[str, Any] = {}
-        if library.lib.adarray_executable_install(id(_ARRAY_API), id(found)) != 0:
+        constructors: dict[str, Any] = {}
+        if library.lib.adarray_executable_install(id(_ARRAY_API), id(constructors)) != 0:
             raise BackendError("jit: the extension module cannot use this NumPy; reinstall adarray")
-        _makers[library] = found["make"]
+        _makers[library] = constructors["make"]
     return _makers[library]
 
 
@@ -237,8 +237,8 @@ def executable(
         tuple(encoder.functions),
         _reporter(rerun),
     )
-    made = Executable(plan, names, texts, loaded, run, timed)
-    made.arena_bytes = encoder.memory
-    made.peak_bytes = encoder.memory + encoder.result_bytes
-    made.threads = tuple(encoder.step_threads)
-    return made
+    executable_ = Executable(plan, names, texts, loaded, run, timed)
+    executable_.arena_bytes = encoder.memory
+    executable_.peak_bytes = encoder.memory + encoder.result_bytes
+    executable_.threads = tuple(encoder.step_threads)
+    return executable_

@@ -83,14 +83,14 @@ def machine() -> str:
 @functools.cache
 def headers() -> bytes:
     """Return a hash of the headers that kernels include, directly or through others."""
-    made = hashlib.blake2b(digest_size=16)
-    found = ["kernel.h"]
-    for name in found:
+    digest = hashlib.blake2b(digest_size=16)
+    names = ["kernel.h"]
+    for name in names:
         text = adarray_native.source(name).read_bytes()
-        made.update(name.encode() + b"\0" + text + b"\0")
+        digest.update(name.encode() + b"\0" + text + b"\0")
         included = re.findall(rb'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
-        found += [new for new in map(bytes.decode, included) if new not in found]
-    return made.digest()
+        names += [new for new in map(bytes.decode, included) if new not in names]
+    return digest.digest()
 
 
 def _remedy(wrong: str) -> str:
@@ -172,10 +172,10 @@ class Kernels:
         """Load what the cache has; return the number of kernels."""
         wanted = {name: key for name, key in keys.items() if name not in self._functions}
         units: dict[Path, list[str]] = {}
-        found = cache.find(wanted.values())
+        on_disk = cache.find(wanted.values())
         for name, key in wanted.items():
-            if key in found:
-                units.setdefault(found[key], []).append(name)
+            if key in on_disk:
+                units.setdefault(on_disk[key], []).append(name)
         count = 0
         for path, names in units.items():
             if self._load_unit(path, names):
@@ -250,11 +250,11 @@ class Kernels:
                     raise FileNotFoundError(
                         errno.ENOENT, "removed meanwhile", str(failed)
                     ) from None
-                kept = str(cache.keep_failed(failed))
-                made = CompileError(str(error).replace(str(failed), kept), kept)
+                source_path = str(cache.keep_failed(failed))
+                failure = CompileError(str(error).replace(str(failed), source_path), source_path)
                 unit = units[sources.index(failed)]
-                self._failed[frozenset(keys[name] for name in unit)] = made
-                raise made from None
+                self._failed[frozenset(keys[name] for name in unit)] = failure
+                raise failure from None
             for target, names in zip(targets, units, strict=True):
                 path = cache.add(target, [keys[name] for name in names])
                 wrong = self._load_unit(path, names)

@@ -40,13 +40,13 @@ class OpenMPBackend(CPUBackend):
 
     def default_threads(self) -> int:
         """Return the first number in OMP_NUM_THREADS, or the number of usable processors."""
-        given = os.environ.get("OMP_NUM_THREADS", "")
-        wanted = given.split(",")[0].strip()
+        number = os.environ.get("OMP_NUM_THREADS", "")
+        wanted = number.split(",")[0].strip()
         if wanted.isdecimal() and int(wanted) > 0:
             return int(wanted)
-        if given.strip():
+        if number.strip():
             raise BackendError(
-                f"backend 'openmp': the environment variable OMP_NUM_THREADS is {given!r}; set it "
+                f"backend 'openmp': the environment variable OMP_NUM_THREADS is {number!r}; set it "
                 'to a whole number above 0, unset it, or write use("openmp", threads=...)'
             )
         # Where threads are bound to processors, the main thread may use one only.

@@ -152,8 +152,8 @@ class Library:
 
 def _numpy_has_wide(name: str, dtype: str) -> bool:
     """Whether NumPy computes the ufunc `name` with 512-bit vectors on this machine."""
-    found = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature=f"^{dtype}$")
-    used = " ".join(str(entry.get("current")) for by in found.values() for entry in by.values())
+    info = np.lib.introspect.opt_func_info(func_name=f"^{name}$", signature=f"^{dtype}$")
+    used = " ".join(str(entry.get("current")) for by in info.values() for entry in by.values())
     return "AVX512" in used or "X86_V4" in used
 
 
@@ -289,15 +289,15 @@ class CPUEngine(CompilingEngine):
         else:
             kernel = eager.derivative(op, operand, dtype, fixed)
         index = self.library.find(kernel)
-        made = None
+        compiled = None
         if kernel is not None and index is not None:
             # Positions in (operands), or in (g, out, *operands).
             first = 0 if operand < 0 else 2
             places = {"g": 0, "out": 1, **{f"x{i}": first + i for i in range(op.arity)}}
             take = tuple(places[x] for x in kernel.inputs)
-            made = Compiled(index, take, *self._limits(op, operand, dtype, kernel))
-        self._kernels[key] = made
-        return made
+            compiled = Compiled(index, take, *self._limits(op, operand, dtype, kernel))
+        self._kernels[key] = compiled
+        return compiled
 
     def _limits(self, op: Op, operand: int, dtype: str, kernel: Kernel) -> tuple[int, int]:
         """Return from how many elements on a kernel is used, and from how many on threads are."""

@@ -67,24 +67,24 @@ def _choose(form: Form) -> Product | None:
     worth = m * n * k >= LARGE and (m * n * k < EXACT_MOST or not exact) and tuning.enabled()
     if count > 1 or lt.library() is None or not (worth or form.added or form.epilogue):
         return None
-    made = Product(form)
+    matmul = Product(form)
     if not worth:
-        found = made.proposals(1)
-        return _checked(made, found[0]) if found else None
+        first = matmul.proposals(1)
+        return _checked(matmul, first[0]) if first else None
     name = _name(form)
     known = _read(name)
     if known is None:
-        proposals = made.proposals(MOST)
+        proposals = matmul.proposals(MOST)
         if not proposals:
             return None
-        known = _keep(name, _fastest(made, proposals))
+        known = _keep(name, _fastest(matmul, proposals))
     algorithm = known.algorithm
-    if algorithm is None or not made.suits(algorithm):
+    if algorithm is None or not matmul.suits(algorithm):
         return None
-    return _checked(made, algorithm)
+    return _checked(matmul, algorithm)
 
 
-def _checked(made: Product, algorithm: Algorithm) -> Product | None:
+def _checked(matmul: Product, algorithm: Algorithm) -> Product | None:
     """Return the product by an algorithm; None if a maximum with zero hides what is no number.
 
     Raises
@@ -92,20 +92,20 @@ def _checked(made: Product, algorithm: Algorithm) -> Product | None:
     _UnableError
         As `_memory`.
     """
-    made.take(algorithm)
-    if made.form.epilogue != lt.ROW_RELU:
-        return made
-    memory = _memory(made.form)
+    matmul.take(algorithm)
+    if matmul.form.epilogue != lt.ROW_RELU:
+        return matmul
+    memory = _memory(matmul.form)
     memory.second.fill(np.nan)
     memory.out.fill(0)
-    status = memory.run(made, cupy.cuda.get_current_stream().ptr)
-    return made if status == 0 and bool(cupy.isnan(memory.out).all()) else None
+    status = memory.run(matmul, cupy.cuda.get_current_stream().ptr)
+    return matmul if status == 0 and bool(cupy.isnan(memory.out).all()) else None
 
 
 # -- measuring -----------------------------------------------------------------------------
 
 
-def _fastest(made: Product, proposals: list[Algorithm]) -> Algorithm | None:
+def _fastest(matmul: Product, proposals: list[Algorithm]) -> Algorithm | None:
     """Return the fastest algorithm, where it is clearly faster than the usual way.
 
     That is cuBLAS's own choice, None, and the first proposal for products that add something.
@@ -115,14 +115,14 @@ def _fastest(made: Product, proposals: list[Algorithm]) -> Algorithm | None:
     _UnableError
         As `_memory`.
     """
-    form = made.form
+    form = matmul.form
     memory = _memory(form)
     plain = not (form.added or form.epilogue)
     bench = _bench(cupy.cuda.runtime.getDevice())
 
     def by_lt(algorithm: Algorithm) -> bool:
-        made.take(algorithm)
-        return memory.run(made, bench.ptr) == 0
+        matmul.take(algorithm)
+        return memory.run(matmul, bench.ptr) == 0
 
     def by_cublas() -> bool:
         places = (x.data.ptr for x in (memory.first, memory.second, memory.out))
@@ -152,14 +152,14 @@ class _Memory(NamedTuple):
     row: Any
     workspace: Any
 
-    def run(self, made: Product, stream: int) -> int:
+    def run(self, matmul: Product, stream: int) -> int:
         """Run a product; return cuBLAS's status."""
-        if made.form.epilogue:
-            made.place_row(self.row.data.ptr)
+        if matmul.form.epilogue:
+            matmul.place_row(self.row.data.ptr)
         first, second, out, added = (
             x.data.ptr for x in (self.first, self.second, self.out, self.added)
         )
-        return made.run(first, second, out, added, self.workspace.ptr, stream)
+        return matmul.run(first, second, out, added, self.workspace.ptr, stream)
 
 
 def _memory(form: Form) -> _Memory:
@@ -180,15 +180,15 @@ def _memory(form: Form) -> _Memory:
 
 def _filled(form: Form) -> list[Any]:
     """Return arrays for a product: numbers of all sizes and signs."""
-    op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, made, _ = form.numbers
+    op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, out_kind, _ = form.numbers
     sizes = [
         (lda * (m if op_a else k), kind),
         (ldb * (k if op_b else n), kind),
-        (ldc * n, made),
-        (form.added * n, made),
-        (m if form.epilogue else 0, made),
+        (ldc * n, out_kind),
+        (form.added * n, out_kind),
+        (m if form.epilogue else 0, out_kind),
     ]
-    found = []
+    arrays = []
     for size, which in sizes:
         x = cupy.arange(size, dtype=np.float32)
         cupy.multiply(x, np.float32(0.618034), out=x)
@@ -197,8 +197,8 @@ def _filled(form: Form) -> list[Any]:
             x = cupy.ascontiguousarray(x.view(np.uint16)[1::2])
         elif _SIZES[which] != 4:
             x = x.astype(np.float16 if which == 2 else np.float64)
-        found.append(x)
-    return found
+        arrays.append(x)
+    return arrays
 
 
 @functools.cache

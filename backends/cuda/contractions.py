@@ -34,11 +34,11 @@ def convolve(library: Library, name: str, a: Any, b: Any, params: dict[str, Any]
     x, y, precision = library.raw(a), library.raw(b), PRECISION.get()
     if a.dtype.char == "e":  # summed in float32
         x, y = (library.run(v.astype, np.float32) for v in (x, y))
-        made = library.run(conv.convolve, name, x, y, sizes, "fp16")
-        made = library.run(made.astype, np.float16)
+        raw = library.run(conv.convolve, name, x, y, sizes, "fp16")
+        raw = library.run(raw.astype, np.float16)
     else:
-        made = library.run(conv.convolve, name, x, y, sizes, precision)
-    return DeviceArray(made, library)
+        raw = library.run(conv.convolve, name, x, y, sizes, precision)
+    return DeviceArray(raw, library)
 
 
 def einsum(library: Library, subscripts: Any, a: Any, b: Any, **kwargs: Any) -> Any:

@@ -46,10 +46,10 @@ def _kernels(device: int, kind: int, tile: Tile) -> dict[str, Any]:
     names += ["rounded", "settled"] if shape.hopper else []
     with cupy.cuda.Device(device):
         loaded = nvrtc.load(cupy, source(kind, tile), tuple(names), "a" if shape.hopper else "")
-        found = dict(zip(names, loaded, strict=True))
+        by_name = dict(zip(names, loaded, strict=True))
         for name in names:
-            modules.allow(found[name], conv_tiles.shared_of(name, kind, tile))
-    return found
+            modules.allow(by_name[name], conv_tiles.shared_of(name, kind, tile))
+    return by_name
 
 
 @functools.cache
@@ -71,15 +71,15 @@ def _fewer(device: int) -> dict[str, Any]:
 def _work(device: int, name: str, k: Geometry, kind: int) -> Work:
     """Return the work of an operation, with its tables in the memory of a GPU."""
     with cupy.cuda.Device(device) as gpu:
-        made = conv_work.work_of(name, k, kind, gpu.attributes["MultiProcessorCount"])
+        work = conv_work.work_of(name, k, kind, gpu.attributes["MultiProcessorCount"])
         sent = (
             x._replace(
                 job=cupy.asarray(x.job),
                 filling=None if x.filling is None else cupy.asarray(x.filling),
             )
-            for x in made.launches
+            for x in work.launches
         )
-        return made._replace(launches=tuple(sent))
+        return work._replace(launches=tuple(sent))
 
 
 class _Eager(cublas.Direct):
@@ -122,8 +122,8 @@ def convolve(name: str, a: Any, b: Any, k: Geometry, precision: str) -> Any:
     """
     out = cupy.empty(conv_work.shape_of(name, k), a.dtype)
     a, b = cupy.ascontiguousarray(a), cupy.ascontiguousarray(b)
-    given = "float64" if a.dtype == np.float64 else precision
-    launch(name, a.data.ptr, b.data.ptr, out.data.ptr, k, given, _Eager())
+    setting = "float64" if a.dtype == np.float64 else precision
+    launch(name, a.data.ptr, b.data.ptr, out.data.ptr, k, setting, _Eager())
     return out
 
 
@@ -192,17 +192,17 @@ def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, 
     """Compute a convolution of single elements as products of matrices."""
     c, o, n, plane = k.channels, k.made, k.number, math.prod(k.size)
     dtype = "float64" if precision == "float64" else "float32"
-    images, made = (n, c, plane), (n, o, plane)
+    images, results = (n, c, plane), (n, o, plane)
     if name == "conv2d":
         first, second = Stack(b, (o, c), (c, 1)), Stack(a, images, (c * plane, plane, 1))
-        product(first, second, Stack(out, made, (o * plane, plane, 1)), dtype, precision, to)
+        product(first, second, Stack(out, results, (o * plane, plane, 1)), dtype, precision, to)
     elif name == "conv2d_input":
-        first, second = Stack(b, (c, o), (1, c)), Stack(a, made, (o * plane, plane, 1))
+        first, second = Stack(b, (c, o), (1, c)), Stack(a, results, (o * plane, plane, 1))
         product(first, second, Stack(out, images, (c * plane, plane, 1)), dtype, precision, to)
     else:
         size = n * o * c * (8 if dtype == "float64" else 4)
         summed = to.room(size) if n > 1 else out
-        first = Stack(b, made, (o * plane, plane, 1))
+        first = Stack(b, results, (o * plane, plane, 1))
         second = Stack(a, (n, plane, c), (c * plane, 1, plane))
         parts = Stack(summed, (n, o, c), (o * c, c, 1))
         product(first, second, parts, dtype, precision, _Behind(to, -(-size // 256) * 256))
@@ -224,8 +224,8 @@ def _grid(size: int) -> tuple[int, int, int]:
     return max(1, min(-(-size // _BLOCK[0]), _MOST_BLOCKS)), 1, 1
 
 
-def _addresses(*given: int) -> tuple[int, ...]:
-    return tuple(map(cublas.Address, given))
+def _addresses(*addresses: int) -> tuple[int, ...]:
+    return tuple(map(cublas.Address, addresses))
 
 
 def _pack(kernels: dict[str, Any], p: Packing | Rounding, x: int, place: int, to: Any) -> None:

@@ -61,7 +61,7 @@ SHAPES = {
 class Tile(NamedTuple):
     """What a block computes at a time."""
 
-    made: int  # channels of the result
+    channels: int  # of the result
     places: int  # places of the result, or elements of windows
     depth: int = 3  # tiles in shared memory
     blocks: int = 2  # on a multiprocessor
@@ -103,21 +103,21 @@ def _hopper_tile(name: str, channels: int) -> Tile:
 
 def shared_of(name: str, kind: int, tile: Tile) -> int:
     """Return the bytes of shared memory of a block."""
-    x, made, places = SHAPES[kind], tile.made, tile.places
+    x, results, places = SHAPES[kind], tile.channels, tile.places
     if x.few:
         return 0
     gap = 16 if x.per == 1 else 8 * (not x.hopper)
     if name == "gather":
-        size = x.deep * (made + places + 16)
+        size = x.deep * (results + places + 16)
         if x.tensor:
-            size = (made + places) * (x.deep if x.hopper else x.deep + 4)
+            size = (results + places) * (x.deep if x.hopper else x.deep + 4)
     elif name == "weigh":
-        size = (made + places) * (x.long + 16 // x.itemsize)
+        size = (results + places) * (x.long + 16 // x.itemsize)
         if x.hopper:
-            size = made * x.deep + x.long * (places // x.per + gap // 2)
+            size = results * x.deep + x.long * (places // x.per + gap // 2)
             return tile.depth * size * x.itemsize + 2 * x.long * 16  # and windows of two steps
         if x.tensor:
-            size = x.long * ((made + places) // x.per + gap)
+            size = x.long * ((results + places) // x.per + gap)
     else:
         return 0
     return tile.depth * size * x.itemsize

@@ -180,12 +180,12 @@ def _words(channels: int, kind: int) -> int:
 
 def _steps_table(offset: Any, down: Any, right: Any, length: int) -> np.ndarray:
     """Return offsets and steps as kernels read them, filled up with what is outside."""
-    made = np.zeros((length, 2), np.int32)
-    made[:, 1] = _OUTSIDE
+    table = np.zeros((length, 2), np.int32)
+    table[:, 1] = _OUTSIDE
     n = offset.size
-    made[:n, 0] = offset.ravel()
-    made[:n, 1] = ((down << 16) | (right & 0xFFFF)).ravel()
-    return made
+    table[:n, 0] = offset.ravel()
+    table[:n, 1] = ((down << 16) | (right & 0xFFFF)).ravel()
+    return table
 
 
 def _exact_tables(taps: Taps, channels: int, plane: int, step: int, steps: int) -> Any:
@@ -238,7 +238,7 @@ def _hopper_parts(tile: Tile, processors: int, blocks: int, steps: int, size: in
 
     A step takes a microsecond or less, and a microsecond writes and reads 1.5 MB of sums.
     """
-    step = tile.made * tile.places * tile.blocks / (256 * 128) * 0.9
+    step = tile.channels * tile.places * tile.blocks / (256 * 128) * 0.9
     most = max(1, min(_MOST_PARTS, steps // 4, _MOST_BYTES // max(size, 1)))
 
     def expected(parts: int) -> float:
@@ -309,8 +309,8 @@ def _convolved(
     """
     shape, (seen, shown), area = SHAPES[kind], channels, math.prod(size)
     tile = tile_of("conv2d", kind, shown)
-    tiles = -(-shown // tile.made)
-    wide = 4 if shape.few and shown == 3 else tiles * tile.made
+    tiles = -(-shown // tile.channels)
+    wide = 4 if shape.few and shown == 3 else tiles * tile.channels
     words = _words(seen, kind) if shape.tensor else seen
     elements = k.number * k.groups * shown * plane
     steps = [seen if shape.few else -(-len(p.taps.offset) * words // shape.deep) for p in phases]
@@ -351,7 +351,7 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
     shape, (c, o), taps = SHAPES[kind], k.per_group(), _taps(k)
     area, plane, window = math.prod(k.size), math.prod(k.out), math.prod(k.window)
     tile = tile_of("conv2d_weight", kind, o)
-    tiles, count = -(-o // tile.made), k.number * plane
+    tiles, count = -(-o // tile.channels), k.number * plane
     words, others = c, 1  # of a place of the images and of the cotangent
     elements, tables = c * window, ()
     if shape.tensor:

@@ -107,9 +107,9 @@ def _made(device: int, owner: Handle) -> Any:
     try:
         raw = spare.pop()
     except IndexError:
-        made = _ffi.new("handle *")
-        _check("cublasCreate", _load().cublasCreate_v2(made))
-        raw = made[0]
+        pointer = _ffi.new("handle *")
+        _check("cublasCreate", _load().cublasCreate_v2(pointer))
+        raw = pointer[0]
     weakref.finalize(owner, spare.append, raw).atexit = False
     return raw
 
@@ -148,30 +148,30 @@ def handle() -> Handle:
     stream = cupy.cuda.get_current_stream().ptr
     thread = threading.get_ident() if stream == _PER_THREAD else 0
     key = (cupy.cuda.runtime.getDevice(), stream, thread)
-    found = _handles.get(key)
-    if found is None:
-        found = _new(key)
-    found.used = True
-    _mine.handle = found
+    handle_ = _handles.get(key)
+    if handle_ is None:
+        handle_ = _new(key)
+    handle_.used = True
+    _mine.handle = handle_
     # The default stream cannot be captured, and must not be asked while another one is.
     if stream and cupy.cuda.runtime.streamIsCapturing(stream):
-        _captured.add(found)
-    return found
+        _captured.add(handle_)
+    return handle_
 
 
 def _new(key: tuple[int, int, int]) -> Handle:
     """Make the handle of a stream; those let go that were not used since the last ones were."""
     with _lock:
-        found = _handles.get(key)
-        if found is None:
+        handle_ = _handles.get(key)
+        if handle_ is None:
             while len(_handles) >= STREAMS:
                 oldest = next(iter(_handles))
                 x = _handles.pop(oldest)
                 if x.used:  # another round
                     x.used = False
                     _handles[oldest] = x
-            found = _handles[key] = Handle(key[1])
-        return found
+            handle_ = _handles[key] = Handle(key[1])
+        return handle_
 
 
 def product_address() -> int:
@@ -179,9 +179,9 @@ def product_address() -> int:
     return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), "cublasGemmStridedBatchedEx")))
 
 
-def address(found: Handle) -> int:
+def address(handle_: Handle) -> int:
     """Return the address that cuBLAS knows a handle by."""
-    return int(_ffi.cast("uintptr_t", found.handle))
+    return int(_ffi.cast("uintptr_t", handle_.handle))
 
 
 def _turned(m: Matrix) -> tuple[int, int] | None:
@@ -226,32 +226,32 @@ class Direct:
         """Launch a kernel whose arguments have 8 bytes each."""
         function(grid, block, tuple(map(np.int64, args)), shared)
 
-    def multiply(self, first: int, second: int, out: int, found: tuple[int, ...]) -> None:
+    def multiply(self, first: int, second: int, out: int, form: tuple[int, ...]) -> None:
         """Multiply with addresses and `numbers`, large matrices by the fastest algorithm."""
-        large = found[2] * found[3] * found[4] >= LARGE
-        if not (large and self._fast(first, second, out, found)):
-            self.plainly(first, second, out, found)
+        large = form[2] * form[3] * form[4] >= LARGE
+        if not (large and self._fast(first, second, out, form)):
+            self.plainly(first, second, out, form)
 
-    def _fast(self, first: int, second: int, out: int, found: tuple[int, ...]) -> bool:
+    def _fast(self, first: int, second: int, out: int, form: tuple[int, ...]) -> bool:
         """Multiply by an algorithm that was measured; return False if there is none."""
         from adarray_backends.cuda import algorithms, lt  # which need this module
 
         if (first | second | out) % lt.ALIGNED:
             return False
-        fast = algorithms.chosen(lt.Form(found))
+        fast = algorithms.chosen(lt.Form(form))
         if fast is None:
             return False
         stream = cupy.cuda.get_current_stream().ptr
         _check("cublasLtMatmul", fast.run(first, second, out, 0, handle().memory.ptr, stream))
         return True
 
-    def plainly(self, first: int, second: int, out: int, found: tuple[int, ...]) -> None:
+    def plainly(self, first: int, second: int, out: int, form: tuple[int, ...]) -> None:
         """Call cublasGemmStridedBatchedEx with addresses and `numbers`."""
-        op_a, op_b, m, n, k, lda, da, ldb, db, ldc, dc, count, kind, made, compute = found
+        op_a, op_b, m, n, k, lda, da, ldb, db, ldc, dc, count, kind, out_kind, compute = form
         scale = "float64" if compute == _COMPUTE_64 else "float32"
         status = _load().cublasGemmStridedBatchedEx(
             handle().handle, op_a, op_b, m, n, k, _ONE[scale], _pointer(first), kind, lda, da,
-            _pointer(second), kind, ldb, db, _ZERO[scale], _pointer(out), made, ldc, dc, count,
+            _pointer(second), kind, ldb, db, _ZERO[scale], _pointer(out), out_kind, ldc, dc, count,
             compute, -1,
         )  # fmt: skip
         _check("cublasGemmStridedBatchedEx", status)
@@ -267,7 +267,7 @@ def is_exact(kind: int, compute: int) -> bool:
 
 
 def numbers(
-    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = ""
+    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", factors: str = ""
 ) -> tuple[int, ...]:
     """Return what cuBLAS must know of a product beside addresses.
 
@@ -278,8 +278,8 @@ def numbers(
     turned_a, turned_b = _turned(a), _turned(b)
     assert turned_a is not None
     assert turned_b is not None
-    made = TYPES[dtype]
-    kind = TYPES[given] if given else made
+    out_kind = TYPES[dtype]
+    kind = TYPES[factors] if factors else out_kind
     compute = _COMPUTE["float32"]
     if dtype == "float64":
         compute = _COMPUTE_64
@@ -288,12 +288,12 @@ def numbers(
     return (
         turned_b[0], turned_a[0], out.columns, out.rows, a.columns, turned_b[1], b.distance,
         turned_a[1], a.distance, max(out.columns, out.strides[0]), out.distance, out.count, kind,
-        made, compute,
+        out_kind, compute,
     )  # fmt: skip
 
 
 def multiply(
-    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", given: str = "",
+    a: Matrix, b: Matrix, out: Matrix, dtype: str, precision: str = "float32", factors: str = "",
     to: Any = DIRECT,
 ) -> None:  # fmt: skip
     """Write ``a @ b`` to `out`, whose rows have no gaps, on the current stream.
@@ -311,5 +311,5 @@ def multiply(
     to : Direct
         Takes the call.
     """
-    found = numbers(a, b, out, dtype, precision, given)
-    to.multiply(b.address, a.address, out.address, found)
+    form = numbers(a, b, out, dtype, precision, factors)
+    to.multiply(b.address, a.address, out.address, form)

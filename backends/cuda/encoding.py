@@ -97,16 +97,16 @@ class Encoder:
         self.threads = threads
         self.aligned = aligned
         self.wants_aligned: set[int] = set()
-        self.kept: list[Any] = []  # what launches of products need
+        self.references: list[Any] = []  # what launches of products need
         self.texts: dict[str, cuda.Text] = {}
         self.kernels: dict[int, Sized] = {}
-        kept = [b for b in plan.buffers if b.kind != "temp"]
-        self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(kept)}
-        self.count = REFUSED + 1 + len(kept)
-        self.skewed = {self.slots[id(b)]: b.dtype.itemsize for b in kept if b.kind == "input"}
-        inputs = {b.index: self.slots[id(b)] for b in kept if b.kind == "input"}
-        donors = {self.slots[id(b)]: inputs.get(b.donor, -1) for b in kept if b.donor >= 0}
-        self._given = {slot: slot for slot in self.skewed} | donors
+        lasting = [b for b in plan.buffers if b.kind != "temp"]
+        self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(lasting)}
+        self.count = REFUSED + 1 + len(lasting)
+        self.skewed = {self.slots[id(b)]: b.dtype.itemsize for b in lasting if b.kind == "input"}
+        inputs = {b.index: self.slots[id(b)] for b in lasting if b.kind == "input"}
+        donors = {self.slots[id(b)]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
+        self._input_slots = {slot: slot for slot in self.skewed} | donors
         self._print()
         # Kernels run one after the other, and each leaves the first bytes zero.
         self.scratch = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
@@ -130,7 +130,7 @@ class Encoder:
     def _begin_with_packs(self, s: KernelStep) -> bool:
         """Whether the arrays of a kernel lie at multiples of 16 bytes; inputs then must."""
         places = [self.place(b) for b in s.buffers]
-        slots = {self.given(p.slot) for p in places} - {None}
+        slots = {self.input_slot(p.slot) for p in places} - {None}
         if any(p.offset % ALIGNED for p in places) or -1 in slots:
             return False
         if slots and not self.aligned:
@@ -145,32 +145,32 @@ class Encoder:
             return Place(ARENA, buffer.offset + offset)
         return Place(self.slots[id(buffer)], offset)
 
-    def given(self, slot: int) -> int | None:
+    def input_slot(self, slot: int) -> int | None:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
-        return self._given.get(slot)
+        return self._input_slots.get(slot)
 
     def segments(self, functions: dict[str, Any]) -> list[Segment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""
-        found: list[Segment] = []
+        segments: list[Segment] = []
         run: list[tuple[int, list[Record]]] = []
         for i, s in enumerate(self.plan.steps):
             records = self._records(i, s, functions)
             if records is not None:
                 run.append((i, records))
                 continue
-            found += self._closed(run)
+            segments += self._closed(run)
             run = []
-            found.append(Segment(i, i + 1, None))
-        return found + self._closed(run)
+            segments.append(Segment(i, i + 1, None))
+        return segments + self._closed(run)
 
     def _closed(self, run: list[tuple[int, list[Record]]]) -> list[Segment]:
         if not run:
             return []
         first, last = run[0][0], run[-1][0] + 1
-        records = [r for _, found in run for r in found]
+        records = [r for _, records_ in run for r in records_]
         bounds = [0]
-        for _, found in run:
-            bounds.append(bounds[-1] + len(found))
+        for _, records_ in run:
+            bounds.append(bounds[-1] + len(records_))
         may_fail = any(
             isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
             for s in self.plan.steps[first:last]
@@ -190,13 +190,13 @@ class Encoder:
         arguments = (
             *map(self.place, step.buffers), *step.ints, Place(SCRATCH), Place(REFUSED), *counts,
         )  # fmt: skip
-        found: list[Record] = []
+        records: list[Record] = []
         sizes_of = grids(schedule, sizes, self.target)
         for name in (text.name, *text.followers):
             grid, threads, shared = sizes_of[name.removeprefix(text.name)]
             function = self.gpu.address(functions[name], shared)
-            found.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
-        return found
+            records.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
+        return records
 
     def _product(self, s: MatmulStep) -> list[Record] | None:
         """Return a product as what cuBLAS does, and copies before; None if cuBLAS cannot."""
@@ -230,10 +230,10 @@ class Encoder:
                 slot = self.slots[id(o.buffer)]
                 before = spans.get(slot, (low, high))
                 spans[slot] = min(before[0], low), max(before[1], high)
-        found = [Extent()] * self.count
+        extents = [Extent()] * self.count
         for slot, (low, high) in spans.items():
-            found[slot] = Extent(low, high - low)
-        return found
+            extents[slot] = Extent(low, high - low)
+        return extents
 
     def _convolution(self, s: CallStep) -> list[Record] | None:
         """Return a call as kernels if it is a convolution of arrays in C order; else None."""
@@ -319,16 +319,16 @@ class Notes:
     ) -> None:  # fmt: skip
         """Note the launch of a kernel; addresses among its arguments are not plain integers."""
         # Addresses are a class of their own; sizes may be NumPy's integers.
-        found = [self._place(x) if _is_address(x) else int(x) for x in args]
-        first = found[0]
+        places = [self._place(x) if _is_address(x) else int(x) for x in args]
+        first = places[0]
         if isinstance(first, Place) and first.slot in self.encoder.skewed:
             self.encoder.wants_aligned.add(first.slot)
         address = self.encoder.gpu.address(function, shared)
-        self.records.append(Kernel(address, grid, block, shared, tuple(found)))
+        self.records.append(Kernel(address, grid, block, shared, tuple(places)))
 
     def keep(self, x: Any) -> None:
         """Keep what the launches need as long as the plan."""
-        self.encoder.kept.append(x)
+        self.encoder.references.append(x)
 
     def multiply(self, first: int, second: int, out: int, numbers: tuple[int, ...]) -> None:
         """Note a product."""
@@ -338,13 +338,13 @@ class Notes:
         every = [*places, *(x.place for x in (added, row) if x)]
         relu = row.relu if row else None
         if all(map(self._may_align, every)) and (
-            found := gpu.algorithm(numbers, scale, step, relu)
+            algorithm := gpu.algorithm(numbers, scale, step, relu)
         ):
             self._align(every)
-            self.keep(found)
-            workspace = self._behind(self._used, found.workspace)
+            self.keep(algorithm)
+            workspace = self._behind(self._used, algorithm.workspace)
             both = added.place if added else places[2], workspace, row.place if row else workspace
-            self.records.append(ProductLt(*places, *both, found.words()))
+            self.records.append(ProductLt(*places, *both, algorithm.words()))
             return
         if added:
             gpu.copy_result(self.address(added.place), out, numbers, self)
@@ -354,11 +354,11 @@ class Notes:
 
     def _may_align(self, place: Place) -> bool:
         """Whether cuBLASLt may take a place for a multiple of its alignment."""
-        slot = self.encoder.given(place.slot)
+        slot = self.encoder.input_slot(place.slot)
         known = slot is None or (slot >= 0 and self.encoder.aligned)
         return place.offset % ALIGNED == 0 and known
 
     def _align(self, places: list[Place]) -> None:
         """Note that inputs must lie at multiples of 16 bytes."""
-        slots = (self.encoder.given(p.slot) for p in places)
+        slots = (self.encoder.input_slot(p.slot) for p in places)
         self.encoder.wants_aligned.update(s for s in slots if s is not None)

@@ -88,7 +88,7 @@ class CudaEngine(DeviceEngine, CompilingEngine):
         THREADS.set(token[1])
 
 
-def checked_precision(given: Any, capability: tuple[int, int]) -> str:
+def checked_precision(option: Any, capability: tuple[int, int]) -> str:
     """Return the option ``matmul_precision``.
 
     Raises
@@ -96,22 +96,22 @@ def checked_precision(given: Any, capability: tuple[int, int]) -> str:
     BackendError
         If it is none that there is, or one that the GPU has no Tensor Cores for.
     """
-    if not isinstance(given, str) or given not in PRECISIONS:
+    if not isinstance(option, str) or option not in PRECISIONS:
         raise BackendError(
-            f"backend 'cuda': the option matmul_precision is {given!r}; pass one of "
+            f"backend 'cuda': the option matmul_precision is {option!r}; pass one of "
             f"{', '.join(map(repr, PRECISIONS))} (exact products are 'float32')"
         )
-    if capability < PRECISIONS[given]:
-        major, minor = PRECISIONS[given]
+    if capability < PRECISIONS[option]:
+        major, minor = PRECISIONS[option]
         raise BackendError(
-            f"backend 'cuda': the option matmul_precision is {given!r}, which needs a GPU of "
+            f"backend 'cuda': the option matmul_precision is {option!r}, which needs a GPU of "
             f"compute capability {major}.{minor}; this one has "
             f"{capability[0]}.{capability[1]}: leave the option out"
         )
-    return given
+    return option
 
 
-def checked_threads(given: Any) -> int | None:
+def checked_threads(option: Any) -> int | None:
     """Return the option ``threads_per_block``.
 
     Raises
@@ -119,12 +119,12 @@ def checked_threads(given: Any) -> int | None:
     BackendError
         If it is no number of threads that a block may have.
     """
-    if given is None:
+    if option is None:
         return None
-    whole = isinstance(given, int) and not isinstance(given, bool)
-    if not whole or given % _WARP or not _WARP <= given <= _MOST_THREADS:
+    whole = isinstance(option, int) and not isinstance(option, bool)
+    if not whole or option % _WARP or not _WARP <= option <= _MOST_THREADS:
         raise BackendError(
-            f"backend 'cuda': the option threads_per_block is {given!r}; pass a multiple of "
+            f"backend 'cuda': the option threads_per_block is {option!r}; pass a multiple of "
             f"{_WARP} from {_WARP} to {_MOST_THREADS}, or leave it out"
         )
-    return int(given)
+    return int(option)

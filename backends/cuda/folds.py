@@ -39,7 +39,7 @@ class Folding(NamedTuple):
     steps: list[Step]
     char: str
     shape: tuple[int, ...]
-    turned: bool
+    transposed: bool
 
     def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
         """Return the folded array."""
@@ -49,7 +49,7 @@ class Folding(NamedTuple):
             out = library.run(library.kind, shape, self.char)
             library.run(step.kernel, step.grid, step.block, (x, out, *step.numbers))
             x = out
-        return x.T if self.turned else x, None
+        return x.T if self.transposed else x, None
 
 
 class Extrema(NamedTuple):
@@ -60,28 +60,28 @@ class Extrema(NamedTuple):
     outer: int
     n: Any
     shape: tuple[int, ...]
-    turned: bool
+    transposed: bool
     threads: int
 
     def run(self, library: CudaLibrary, x: Any) -> tuple[Any, Any]:
         """Return the extrema, and their numbers and places."""
         out = library.run(library.xp.empty, self.outer, self.char)
-        found = library.run(library.xp.empty, 2 * self.outer, np.int32)
-        library.run(self.kernel, (self.outer,), (self.threads,), (x, out, found, self.n))
-        return _shaped(out, self.shape, self.turned), found
+        ties = library.run(library.xp.empty, 2 * self.outer, np.int32)
+        library.run(self.kernel, (self.outer,), (self.threads,), (x, out, ties, self.n))
+        return _shaped(out, self.shape, self.transposed), ties
 
 
-def _shaped(x: Any, shape: tuple[int, ...], turned: bool) -> Any:
+def _shaped(x: Any, shape: tuple[int, ...], transposed: bool) -> Any:
     if x.shape != shape:
         x = x.reshape(shape)
-    return x.T if turned else x
+    return x.T if transposed else x
 
 
 def normalized(axis: Any, ndim: int) -> list[int] | None:
     """Return the axes to fold; None where NumPy is to say what is wrong with them."""
-    given = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    numbers = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = []
-    for a in given:
+    for a in numbers:
         if not isinstance(a, int) or not -ndim <= a < ndim:
             return None
         axes.append(a % ndim)
@@ -127,7 +127,7 @@ class Folder:
         self._kernels: dict[Any, Any] = {}
 
     def plan(
-        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, turned: bool,
+        self, op: Op, char: str, shape: tuple[int, ...], axis: Any, keep: bool, transposed: bool,
         aligned: bool,
     ) -> Any:  # fmt: skip
         """Return how an array in C order is folded; NotImplemented: by CuPy."""
@@ -135,7 +135,7 @@ class Folder:
         axes = normalized(axis, ndim)
         if axes is None:
             return NotImplemented
-        if turned:
+        if transposed:
             axes = [ndim - 1 - a for a in axes]
         sizes = lengths(shape, axes)
         if sizes is None:
@@ -151,14 +151,14 @@ class Folder:
                 return NotImplemented
             if op.name in ("max", "min") and outer >= 64 and n < 1 << 30 and outer < 1 << 30:
                 kernel, _ = self.extrema(op.name, dtype, pack)
-                return Extrema(kernel, char, outer, np.int32(n), to, turned, THREADS.get())
+                return Extrema(kernel, char, outer, np.int32(n), to, transposed, THREADS.get())
             steps = self._rows(op, dtype, outer, n, pack)
         else:
             pack = wide if inner % wide == 0 and aligned else 1
             if inner < 32 or n < 16:
                 return NotImplemented
             steps = self._columns(op, dtype, outer, n, inner, pack)
-        return NotImplemented if steps is None else Folding(steps, char, to, turned)
+        return NotImplemented if steps is None else Folding(steps, char, to, transposed)
 
     def repetition(self, full: tuple[int, ...], shape: tuple[int, ...], char: str) -> Any:
         """Return how arrays of shape `full` are summed to `shape`, of which they are copies."""
@@ -175,12 +175,12 @@ class Folder:
         key = (op, dtype, rows, first, pack, threads)
         if key not in self._kernels:
             fold = reductions.fold_of(op, dtype)
-            made = None
+            kernel = None
             if fold is not None:
                 itemsize = 8 if dtype == "float64" else 4
                 text = reductions.source(fold, rows, first, pack, itemsize, threads)
-                made = self._library.compiled(text, "rows" if rows else "columns")
-            self._kernels[key] = made
+                kernel = self._library.compiled(text, "rows" if rows else "columns")
+            self._kernels[key] = kernel
         return self._kernels[key]
 
     def _rows(self, op: Op, dtype: str, outer: int, n: int, pack: int) -> Any:
@@ -237,12 +237,12 @@ class Folder:
         key = ("whole", op, dtype, pack, lanes)
         if key not in self._kernels:
             fold = reductions.fold_of(op, dtype)
-            made = None
+            kernel = None
             if fold is not None:
                 itemsize = 8 if dtype == "float64" else 4
                 text = reductions.whole_columns(fold, lanes, pack, itemsize, _LARGE)
-                made = self._library.compiled(text, "columns")
-            self._kernels[key] = made
+                kernel = self._library.compiled(text, "columns")
+            self._kernels[key] = kernel
         return self._kernels[key]
 
     def extrema(self, name: str, dtype: str, pack: int) -> Any:

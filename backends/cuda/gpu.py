@@ -74,12 +74,12 @@ def functions() -> tuple[int, ...]:
     """
     ffi, library, _ = _driver()
     try:
-        found = [ffi.addressof(library, name) for name in FUNCTIONS]
+        pointers = [ffi.addressof(library, name) for name in FUNCTIONS]
     except AttributeError as error:
         raise BackendError(
             f"backend 'cuda': the driver is too old for compiled plans ({error}); update it"
         ) from error
-    return tuple(int(ffi.cast("uintptr_t", f)) for f in found)
+    return tuple(int(ffi.cast("uintptr_t", f)) for f in pointers)
 
 
 @functools.cache
@@ -91,13 +91,13 @@ def _total(index: int) -> int:
 @functools.cache
 def target_of(index: int) -> GpuTarget:
     """Return what the compiler knows of a GPU."""
-    found = cupy.cuda.Device(index).attributes
-    sms = found["MultiProcessorCount"]
+    attributes = cupy.cuda.Device(index).attributes
+    sms = attributes["MultiProcessorCount"]
     return GpuTarget(
         strips=4 * sms,
         sms=sms,
-        threads_per_sm=found["MaxThreadsPerMultiProcessor"],
-        shared_memory=found["MaxSharedMemoryPerBlockOptin"],
+        threads_per_sm=attributes["MaxThreadsPerMultiProcessor"],
+        shared_memory=attributes["MaxSharedMemoryPerBlockOptin"],
     )
 
 
@@ -137,8 +137,8 @@ class Gpu:
 
     def functions(self, products: bool) -> list[int]:
         """Return the addresses of what device_launch.c calls."""
-        found = (cublas.product_address(), lt.address()) if products else (0, 0)
-        return [*functions(), *found]
+        matmuls = (cublas.product_address(), lt.address()) if products else (0, 0)
+        return [*functions(), *matmuls]
 
     def product(self, stacks: list[Any], dtype: str, precision: str, to: Any) -> bool:
         """Hand what cuBLAS does for a product to `to`; return False if it cannot do it.
@@ -217,8 +217,8 @@ class Gpu:
         sizes = geometry_for(name, *shapes, params)
         if not conv_work.suits(sizes):
             return False
-        given = dtype if dtype == "float64" else precision
-        conv.launch(name, *addresses, sizes, given, to)
+        setting = dtype if dtype == "float64" else precision
+        conv.launch(name, *addresses, sizes, setting, to)
         return True
 
     def load(self, texts: Iterable[Text]) -> Loaded:
@@ -246,21 +246,21 @@ class Gpu:
 
     def zeros(self, size: int) -> Any:
         """Return memory that holds zeros."""
-        made = cupy.cuda.alloc(size)
-        made.memset_async(0, size, self.stream())
-        return made
+        memory = cupy.cuda.alloc(size)
+        memory.memset_async(0, size, self.stream())
+        return memory
 
     def upload(self, values: np.ndarray) -> Any:
         """Return a copy on the GPU, which is complete before any stream can use it."""
-        made = cupy.asarray(values)
+        array = cupy.asarray(values)
         self.stream().synchronize()
-        return made
+        return array
 
     def send(self, to: int, values: np.ndarray, stream: int) -> None:
         """Copy few bytes to an address."""
         cupy.cuda.runtime.memcpyAsync(to, values.ctypes.data, values.nbytes, _TO_DEVICE, stream)
 
-    def look(
+    def view(
         self, memory: Any, offset: int, shape: tuple[int, ...], dtype: Any, strides: Any
     ) -> Any:
         """Return an array that lies in memory, which it keeps."""
@@ -305,8 +305,8 @@ class Gpu:
             Makes positional and named arguments of operands.
         """
         args, kwargs = arguments([self.library.wrap(x, False) for x in values])
-        made = function(*args, **kwargs)
-        many = made if isinstance(made, (tuple, list)) else (made,)
+        results = function(*args, **kwargs)
+        many = results if isinstance(results, (tuple, list)) else (results,)
         return [cupy.asarray(self.library.raw(x)) for x in many]
 
     # -- products, graphs and errors -------------------------------------------------------
@@ -320,18 +320,18 @@ class Gpu:
         """Return what graphs for the current stream are recorded with, shared by all plans."""
         key = (self.index, self.stream().ptr, threading.get_ident(), products)
         with _lock:
-            found = _recorders.get(key)
-            if found is None:
+            recorder_ = _recorders.get(key)
+            if recorder_ is None:
                 stream = cupy.cuda.Stream(non_blocking=True)
                 # Work that was recorded runs on the current stream: its handle's memory is free.
                 handle = cublas.Handle(stream.ptr, cublas.handle().memory) if products else None
                 blas = cublas.address(handle) if handle is not None else 0
                 busy = native().ffi.new("int *")
-                found = Recorder(stream.ptr, blas, busy, (stream, handle))
+                recorder_ = Recorder(stream.ptr, blas, busy, (stream, handle))
                 while len(_recorders) >= _MOST_RECORDERS:
                     _recorders.pop(next(iter(_recorders)))
-                _recorders[key] = found
-        return found
+                _recorders[key] = recorder_
+        return recorder_
 
     def error(self, status: int) -> str:
         """Return the driver's words for an error."""

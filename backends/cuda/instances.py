@@ -11,7 +11,7 @@ from adarray_backends.cuda.encoding import ARENA, REFUSED, SCRATCH, Encoder, Seg
 from adarray_backends.cuda.launcher import Counts, Recorder, Runner
 
 GRAPHS = 8  # for one stream: memory of callers that repeat use the same few addresses
-HELD = 256 << 20  # bytes of temporaries that are kept from run to run
+LASTING = 256 << 20  # bytes of temporaries that are kept from run to run
 STREAMS = 8  # whose memory is kept
 WIDEST = 16  # bytes of a number
 _ALIGNED = 256  # bytes
@@ -42,7 +42,7 @@ class Instance:
     stages : list
         Memory for copies of what products read.
     values : ndarray
-        Of numbers that are given as inputs, with a look at each in `views`.
+        Of inputs that are numbers, with a view of each in `views`.
     """
 
     __slots__ = (
@@ -86,8 +86,8 @@ class Instances:
         self.segments = segments
         plan = encoder.plan
         self.arena = plan.arena
-        self.held = plan.arena <= HELD
-        self.graphs = graphs and self.held
+        self.keeps_arena = plan.arena <= LASTING
+        self.graphs = graphs and self.keeps_arena
         self.products = any(s.products for s in segments)
         self.functions = gpu.functions(self.products)
         self.consts = [gpu.upload(np.asarray(c)) for c in plan.consts]
@@ -109,7 +109,7 @@ class Instances:
 
     def keep(self, x: Instance) -> None:
         """Keep an instance for the next run."""
-        if not self.held:
+        if not self.keeps_arena:
             x.arena = None
         try:
             self.idle[x.key].append(x)
@@ -180,5 +180,5 @@ class Instances:
 
     def counts(self) -> Counts:
         """Return what happened with graphs on all streams."""
-        found = [r.counts() for xs in self.idle.values() for x in xs for r in x.runners if r]
-        return Counts(*(sum(column) for column in zip(Counts(), *found, strict=True)))
+        per_runner = [r.counts() for xs in self.idle.values() for x in xs for r in x.runners if r]
+        return Counts(*(sum(column) for column in zip(Counts(), *per_runner, strict=True)))

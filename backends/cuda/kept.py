@@ -76,14 +76,14 @@ def trim(limit: int) -> None:
     Choices of algorithms stay: they are small, and the last bits of results follow them.
     """
     place = folder()
-    found = [
+    entries = [
         (told.st_mtime, told.st_size, name)
         for name, told in _files(place).items()
         if not name.endswith(ALGORITHM)
     ]
-    total = sum(size for _, size, _ in found)
+    total = sum(size for _, size, _ in entries)
     old: set[str] = set()
-    for _, size, name in sorted(found):
+    for _, size, name in sorted(entries):
         if total <= limit:
             break
         old.add(name)
@@ -107,13 +107,13 @@ def _usual() -> Path:
 
 def report() -> Iterator[str]:
     """Yield lines about the folder."""
-    found = _files(_usual())
-    kernels = sum(name.endswith(KERNEL) for name in found)
-    size = sum(told.st_size for told in found.values())
+    files = _files(_usual())
+    kernels = sum(name.endswith(KERNEL) for name in files)
+    size = sum(told.st_size for told in files.values())
     yield f"folder: {_usual()}"
     yield (
         f"{kernels} kernels for GPUs, {size / (1 << 20):.1f} MiB of at most "
-        f"{cache.LIMIT >> 20}; blocks measured for {sum(n.endswith('.block') for n in found)}"
+        f"{cache.LIMIT >> 20}; blocks measured for {sum(n.endswith('.block') for n in files)}"
     )
 
 

@@ -51,10 +51,10 @@ class Kernel(NamedTuple):
 
     def words(self) -> list[int]:
         """Return the launch as device_steps.c reads it."""
-        found = [1, len(self.arguments), self.function, *self.grid, *self.block, self.shared]
+        words = [1, len(self.arguments), self.function, *self.grid, *self.block, self.shared]
         for x in self.arguments:
-            found += (x.slot, x.offset) if isinstance(x, Place) else (-1, int(x))
-        return found
+            words += (x.slot, x.offset) if isinstance(x, Place) else (-1, int(x))
+        return words
 
 
 class Product(NamedTuple):
@@ -210,14 +210,14 @@ class Runner:
         ffi, self.lib = module.ffi, module.lib
         self._addresses = addresses
         self.words = words
-        made = self.lib.adarray_device_new(
+        runner = self.lib.adarray_device_new(
             ffi.cast("int64_t *", ffi.from_buffer(words)), len(words),
             ffi.new("uintptr_t[]", functions), addresses, ffi.cast("int *", refused),
             ffi.cast("void *", blas),
         )  # fmt: skip
-        if made == ffi.NULL:
+        if runner == ffi.NULL:
             raise BackendError("compiled plan: its steps cannot be written down; report this")
-        self.handle = ffi.gc(made, self.lib.adarray_device_free)
+        self.handle = ffi.gc(runner, self.lib.adarray_device_free)
 
     def extent(self, slot: int) -> Extent:
         """Return what products read of a slot."""

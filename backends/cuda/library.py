@@ -127,24 +127,24 @@ class CudaLibrary(Library):
         if x.library.kind is not self.kind:
             return super().fetch(x)
         start = perf_counter_ns()
-        made = self.run(self._fetched, x.library.run(self.xp.ascontiguousarray, x.raw))
+        raw = self.run(self._fetched, x.library.run(self.xp.ascontiguousarray, x.raw))
         self.transfers.to_device += 1
-        self.transfers.bytes_to_device += made.nbytes
-        self._note("to", start, made.nbytes, made.shape)
-        return DeviceArray(made, self, x.scalar)
+        self.transfers.bytes_to_device += raw.nbytes
+        self._note("to", start, raw.nbytes, raw.shape)
+        return DeviceArray(raw, self, x.scalar)
 
     def _fetched(self, raw: Any) -> Any:
         """Copy from GPU to GPU; what is behind either array waits for the other's stream."""
         cuda = self.xp.cuda
-        made = self.xp.empty(raw.shape, raw.dtype)
+        copy = self.xp.empty(raw.shape, raw.dtype)
         to = cuda.get_current_stream()
         with raw.device:
             to.wait_event(cuda.get_current_stream().record(cuda.Event(disable_timing=True)))
-        made.data.copy_from_device_async(raw.data, raw.nbytes, to)
+        copy.data.copy_from_device_async(raw.data, raw.nbytes, to)
         done = to.record(cuda.Event(disable_timing=True))
         with raw.device:
             cuda.get_current_stream().wait_event(done)
-        return made
+        return copy
 
     def shares(self, a: Any, b: Any) -> bool:
         """Whether two arrays lie in the same allocation."""
@@ -193,17 +193,17 @@ class CudaLibrary(Library):
         """Return CuPy's counterpart; those of numpy.linalg raise NumPy's errors."""
         if function is np.linalg.eig:
             return None  # the derivative rule relies on LAPACK's choice of phases
-        found = super().find(function)
+        implementation = super().find(function)
         module = getattr(function, "__module__", None) or ""
-        if found is not None and function.__name__ in _REAL_ONLY:
-            return _real_only(found)
-        if found is None or not module.startswith("numpy.linalg"):
-            return found
+        if implementation is not None and function.__name__ in _REAL_ONLY:
+            return _real_only(implementation)
+        if implementation is None or not module.startswith("numpy.linalg"):
+            return implementation
         import cupyx
 
         def checked(*args: Any, **kwargs: Any) -> Any:
             with cupyx.errstate(linalg="raise"):
-                return found(*args, **kwargs)
+                return implementation(*args, **kwargs)
 
         return checked
 
@@ -243,8 +243,8 @@ class CudaLibrary(Library):
     def copied(self, raw: Any, order: Any) -> Any:
         """Return a copy; a kernel is twice as fast as the driver's copy."""
         if order != "C" and raw.flags.f_contiguous and not raw._c_contiguous:  # stays in columns
-            made = self.copied(raw.T, "C")
-            return self.kind(raw.shape, raw.dtype, made.data, made.strides[::-1])
+            transposed = self.copied(raw.T, "C")
+            return self.kind(raw.shape, raw.dtype, transposed.data, transposed.strides[::-1])
         if raw.nbytes < _MUCH or raw.dtype.char not in CHARS or not raw._c_contiguous:
             return super().copied(raw, order)
         text = pointwise.identity(CHARS[raw.dtype.char])
@@ -281,7 +281,7 @@ class CudaLibrary(Library):
             text, reads = self._texts[key] = self._text(key, first)
         if text is None:
             return NotImplemented
-        given, arrays, shape, same, plain = [], 0, (), True, True
+        arguments, arrays, shape, same, plain = [], 0, (), True, True
         for position, truth in reads:
             x = values[position]
             if type(x) is DeviceArray:
@@ -296,23 +296,23 @@ class CudaLibrary(Library):
                     same = False
                 plain = plain and raw._c_contiguous
                 arrays += 1
-                given.append(raw)
+                arguments.append(raw)
             else:
                 argument = _argument(x, char, truth)
                 if argument is None:
                     return NotImplemented
-                given.append(argument)
+                arguments.append(argument)
         if not arrays:
             return NotImplemented
         if same and plain and (first or len(reads) == len(values)):
-            kinds = "f" * arrays if arrays == len(given) else _kinds(given, self.kind)
-            return self._run(key, text, given, kinds, 0, shape)
+            kinds = "f" * arrays if arrays == len(arguments) else _kinds(arguments, self.kind)
+            return self._run(key, text, arguments, kinds, 0, shape)
         kind = self.kind
-        shapes = {x.shape for x in given if type(x) is kind}
+        shapes = {x.shape for x in arguments if type(x) is kind}
         if operand < 0:  # operands that the kernel does not read give the result its shape, too
             shapes.update(x.raw.shape for x in values if type(x) is DeviceArray)
         (shape,) = shapes if len(shapes) == 1 else (np.broadcast_shapes(*shapes),)
-        return self._launch(key, text, given, shape)
+        return self._launch(key, text, arguments, shape)
 
     def _text(self, key: Any, first: int) -> Any:
         """Return the text of a kernel and, for each input, where it is and if it is a truth."""
@@ -327,39 +327,39 @@ class CudaLibrary(Library):
         )
 
     def _launch(
-        self, key: Any, text: pointwise.Text, given: list[Any], shape: tuple[int, ...]
+        self, key: Any, text: pointwise.Text, arguments: list[Any], shape: tuple[int, ...]
     ) -> Any:
         kind = self.kind
-        arrays = [x for x in given if type(x) is kind]
+        arrays = [x for x in arguments if type(x) is kind]
         same = all(x.shape == shape for x in arrays)
         if same and all(x.flags.c_contiguous for x in arrays):
-            kinds, columns = _kinds(given, kind), 0
+            kinds, columns = _kinds(arguments, kind), 0
         else:
             if len(shape) > 1 and all(
                 x.flags.f_contiguous and x.ndim == len(shape) and not x.flags.c_contiguous
                 for x in arrays
             ):
-                turned = [x.T if type(x) is kind else x for x in given]
-                made = self._launch(key, text, turned, shape[::-1])
-                return made if made is NotImplemented else DeviceArray(made.raw.T, self)
-            found = pointwise.arrangement(
+                transposed = [x.T if type(x) is kind else x for x in arguments]
+                result = self._launch(key, text, transposed, shape[::-1])
+                return result if result is NotImplemented else DeviceArray(result.raw.T, self)
+            arrangement = pointwise.arrangement(
                 [(x.shape, x.strides) for x in arrays], [x.itemsize for x in arrays], shape
             )
-            if found is None:
+            if arrangement is None:
                 return NotImplemented
-            letters, columns = iter(found[0]), found[1]
-            kinds = "".join(next(letters) if type(x) is kind else "n" for x in given)
-        return self._run(key, text, given, kinds, columns, shape)
+            letters, columns = iter(arrangement[0]), arrangement[1]
+            kinds = "".join(next(letters) if type(x) is kind else "n" for x in arguments)
+        return self._run(key, text, arguments, kinds, columns, shape)
 
     def _run(
-        self, key: Any, text: pointwise.Text, given: list[Any], kinds: str, columns: int,
+        self, key: Any, text: pointwise.Text, operands: list[Any], kinds: str, columns: int,
         shape: tuple[int, ...],
     ) -> Any:  # fmt: skip
         out = self.run(self.xp.empty, shape, key[2])
         size = out.size
         if size:
             pack = 2 if key[2] == "d" else 4
-            if size % pack or columns % pack or not _aligned(given, kinds):
+            if size % pack or columns % pack or not _aligned(operands, kinds):
                 pack = 1
             threads = THREADS.get()
             full = (key, kinds, pack, size < _SHORT_INDEX, threads)
@@ -371,14 +371,14 @@ class CudaLibrary(Library):
                 self._kernels[full] = kernel
             whole: Any = np.uint32 if size < _SHORT_INDEX else np.int64
             blocks = -(-size // (pack * threads))
-            arguments = (*given, out, whole(size), whole(columns or 1))
+            arguments = (*operands, out, whole(size), whole(columns or 1))
             self.run(kernel, (min(blocks, 1 << 30),), (threads,), arguments)
         return DeviceArray(out, self, not shape and key[0].name != "where")
 
     def compiled(self, source: str, *names: str) -> Any:
         """Return the kernels of a text, compiled once and kept on disk."""
-        made = self.run(nvrtc.load, self.xp, f"{_header()}\n{source}", names)
-        return made if len(made) > 1 else made[0]
+        kernels = self.run(nvrtc.load, self.xp, f"{_header()}\n{source}", names)
+        return kernels if len(kernels) > 1 else kernels[0]
 
     # -- reductions ----------------------------------------------------------------------------
 
@@ -389,9 +389,11 @@ class CudaLibrary(Library):
         if not values or type(values[0]) is not DeviceArray:
             return NotImplemented
         if op is _BROADCAST and type(params["shape"]) is tuple:
-            made = DeviceArray(self.run(self.xp.broadcast_to, values[0].raw, params["shape"]), self)
-            made._writeable = False  # its elements share memory
-            return made
+            result = DeviceArray(
+                self.run(self.xp.broadcast_to, values[0].raw, params["shape"]), self
+            )
+            result._writeable = False  # its elements share memory
+            return result
         if not isinstance(op.lower, Reduction):
             return NotImplemented
         x = values[0].raw
@@ -399,14 +401,14 @@ class CudaLibrary(Library):
         if char not in CHARS or not x.size or params.get("dtype") is not None:
             return NotImplemented
         axis, keep = params.get("axis"), bool(params.get("keepdims"))
-        turned = not x._c_contiguous
-        if turned:
+        transposed = not x._c_contiguous
+        if transposed:
             if not x.flags.f_contiguous:
                 return NotImplemented
             x = x.T
         aligned = x.data.ptr % 16 == 0
         try:
-            key = (op, char, x.shape, axis, keep, turned, aligned, THREADS.get())
+            key = (op, char, x.shape, axis, keep, transposed, aligned, THREADS.get())
             plan = self._folds.get(key)
         except TypeError:  # an axis that is no number
             return NotImplemented
@@ -415,9 +417,9 @@ class CudaLibrary(Library):
         if plan is NotImplemented:
             return NotImplemented
         raw, aside = plan.run(self, x)
-        made = DeviceArray(raw, self, not raw.ndim)
-        made.aside = None if turned else aside
-        return made
+        result = DeviceArray(raw, self, not raw.ndim)
+        result.aside = None if transposed else aside
+        return result
 
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute the cotangent of what was broadcast, or of a maximum.
@@ -442,10 +444,11 @@ class CudaLibrary(Library):
         wide = 2 if dtype == "float64" else 4
         pack = wide if n % wide == 0 and a.data.ptr % 16 == 0 else 1
         _, backward = self._folder.extrema(node.op.name, dtype, pack)
-        made = self.run(self.xp.empty, a.shape, dtype)
+        result = self.run(self.xp.empty, a.shape, dtype)
         self.run(backward, (outer,), (THREADS.get(),),
-                 (a, out.raw, raw, np.int32(not single), out.aside, made, np.int32(n)))  # fmt: skip
-        return DeviceArray(made, self)
+                 (a, out.raw, raw, np.int32(not single), out.aside, result,
+                  np.int32(n)))  # fmt: skip
+        return DeviceArray(result, self)
 
     def _summed(self, g: Any, shape: tuple[int, ...]) -> Any:
         """Sum over the axes along which an array of `shape` was broadcast."""
@@ -472,18 +475,18 @@ def _fixed(op: Op, values: tuple[Any, ...]) -> int | None:
     return None
 
 
-def _aligned(given: list[Any], kinds: str) -> bool:
+def _aligned(arguments: list[Any], kinds: str) -> bool:
     """Whether arrays that are read several elements at a time begin where that is allowed."""
-    for x, how in zip(given, kinds, strict=True):
+    for x, how in zip(arguments, kinds, strict=True):
         # Of arrays that are no views, too: other libraries' memory begins anywhere.
         if (how == "f" or how == "r") and x.data.ptr % 16:
             return False
     return True
 
 
-def _kinds(given: list[Any], kind: type) -> str:
+def _kinds(arguments: list[Any], kind: type) -> str:
     """Return how arrays in C order, of the shape of the result, and numbers are read."""
-    return "".join("f" if type(x) is kind else "n" for x in given)
+    return "".join("f" if type(x) is kind else "n" for x in arguments)
 
 
 def _argument(x: Any, char: str, truth: bool) -> Any:

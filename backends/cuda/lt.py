@@ -87,8 +87,8 @@ def library() -> Any:
     with open("/proc/self/maps") as maps:
         paths = {line.split()[-1] for line in maps if "libcublasLt.so" in line}
     try:
-        found = _ffi.dlopen(min(paths))
-        return found if found.cublasLtGetVersion() else None
+        lib = _ffi.dlopen(min(paths))
+        return lib if lib.cublasLtGetVersion() else None
     except (ValueError, OSError, AttributeError):
         return None
 
@@ -100,10 +100,10 @@ def version() -> int:
 
 def address() -> int:
     """Return the address of ``cublasLtMatmul``; 0 if there is no library."""
-    found = library()
-    if found is None:
+    lib = library()
+    if lib is None:
         return 0
-    return int(_ffi.cast("uintptr_t", _ffi.addressof(found, "cublasLtMatmul")))
+    return int(_ffi.cast("uintptr_t", _ffi.addressof(lib, "cublasLtMatmul")))
 
 
 def _pointer(address: int) -> Any:
@@ -112,11 +112,11 @@ def _pointer(address: int) -> Any:
 
 def _made(create: Any, destroy: Any, *args: Any) -> Any:
     """Return a description that is destroyed with its last reader."""
-    found = _ffi.new("void **")
-    status = create(found, *args)
+    pointer = _ffi.new("void **")
+    status = create(pointer, *args)
     if status:
         raise BackendError(f"backend 'cuda': cuBLASLt failed with status {status}")
-    return _ffi.gc(found[0], destroy)
+    return _ffi.gc(pointer[0], destroy)
 
 
 def _set(setter: Callable[..., int], what: Any, attribute: int, kind: str, value: Any) -> None:
@@ -135,16 +135,16 @@ class Product:
     """
 
     def __init__(self, form: Form, algorithm: Algorithm | None = None) -> None:
-        op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, made, compute = form.numbers
+        op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, out_kind, compute = form.numbers
         lib = library()
-        wide = made == _FLOAT64
+        wide = out_kind == _FLOAT64
         self.form = form
         self.description = _made(
             lib.cublasLtMatmulDescCreate, lib.cublasLtMatmulDescDestroy, compute,
             _FLOAT64 if wide else _FLOAT32,
         )  # fmt: skip
-        for attribute, turned in ((_TURN_A, op_a), (_TURN_B, op_b)):
-            _set(lib.cublasLtMatmulDescSetAttribute, self.description, attribute, "int", turned)
+        for attribute, transposed in ((_TURN_A, op_a), (_TURN_B, op_b)):
+            _set(lib.cublasLtMatmulDescSetAttribute, self.description, attribute, "int", transposed)
 
         self.setter = 0
         if form.epilogue:
@@ -156,8 +156,8 @@ class Product:
         matrix = partial(_made, lib.cublasLtMatrixLayoutCreate, lib.cublasLtMatrixLayoutDestroy)
         self.a = matrix(kind, *((k, m) if op_a else (m, k)), lda)
         self.b = matrix(kind, *((n, k) if op_b else (k, n)), ldb)
-        self.out = matrix(made, m, n, ldc)
-        self.c = self.out if form.added in (0, ldc) else matrix(made, m, n, form.added)
+        self.out = matrix(out_kind, m, n, ldc)
+        self.c = self.out if form.added in (0, ldc) else matrix(out_kind, m, n, form.added)
         factor = "double *" if wide else "float *"
         self.scale = _ffi.new(factor, form.scale)
         self.factor = _ffi.new(factor, 1.0 if form.added else 0.0)
@@ -185,25 +185,25 @@ class Product:
         _set(put, wishes, _REDUCTIONS, "uint32_t", _ORDERED)
         for attribute in _ALIGNMENTS:
             _set(put, wishes, attribute, "uint32_t", ALIGNED)
-        found, count = _ffi.new("proposal[]", most), _ffi.new("int *")
+        proposals, count = _ffi.new("proposal[]", most), _ffi.new("int *")
         status = lib.cublasLtMatmulAlgoGetHeuristic(
             cublas.handle().handle, self.description, self.a, self.b, self.c, self.out, wishes,
-            most, found, count,
+            most, proposals, count,
         )  # fmt: skip
         if status:
             return []
-        usable = (p for p in found[0 : count[0]] if p.state == 0)
+        usable = (p for p in proposals[0 : count[0]] if p.state == 0)
         return [Algorithm(tuple(p.chosen.words), int(p.workspace)) for p in usable]
 
     def suits(self, algorithm: Algorithm) -> bool:
         """Whether the library can compute this product so."""
         chosen = _ffi.new("algorithm *", {"words": algorithm.words})
-        found = _ffi.new("proposal *")
+        checked = _ffi.new("proposal *")
         status = library().cublasLtMatmulAlgoCheck(
             cublas.handle().handle, self.description, self.a, self.b, self.c, self.out, chosen,
-            found,
+            checked,
         )  # fmt: skip
-        return bool(status == 0 and found.workspace <= algorithm.workspace)
+        return bool(status == 0 and checked.workspace <= algorithm.workspace)
 
     def run(
         self, first: int, second: int, out: int, added: int, workspace: int, stream: int

@@ -62,9 +62,9 @@ def load(texts: Iterable[Text]) -> Loaded:
     with _lock:
         missing = [t for n, t in wanted.items() if (device, n) not in _functions]
         with ThreadPoolExecutor(max_workers=8) as pool:
-            for t, (kept, found) in zip(missing, pool.map(compiled, missing), strict=True):
-                disk += kept
-                for name, function in zip((t.name, *t.followers), found, strict=True):
+            for t, (from_disk, loaded) in zip(missing, pool.map(compiled, missing), strict=True):
+                disk += from_disk
+                for name, function in zip((t.name, *t.followers), loaded, strict=True):
                     _functions[device, name] = function
     functions = {n: _functions[device, n] for t in wanted.values() for n in (t.name, *t.followers)}
     return Loaded(functions, (len(missing) - disk, disk, len(wanted) - len(missing)))

@@ -1,4 +1,4 @@
-"""The arrays of one run of a plan: what is given, made, looked at and returned."""
+"""The arrays of one run of a plan: inputs, results, and views of either."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adarray.compiler.ir.plan import CallStep, MatmulStep, Operand
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 
-MADE, GIVEN, LOOK, COPY = range(4)  # what a result is
+FRESH, DONATED, VIEW, COPY = range(4)  # what a result is
 
 
 class Run(NamedTuple):
@@ -23,7 +23,7 @@ class Run(NamedTuple):
 
     instance: Instance
     arrays: list[Any]
-    made: list[Any]
+    results: list[Any]
 
 
 class Operands:
@@ -49,7 +49,7 @@ class Operands:
         self._point = _pointer(self.inputs)
         outputs = [b for b in plan.buffers if b.kind == "output"]
         readers = {id(b): sum(o.buffer is b for o in plan.outputs) for b in outputs}
-        # Results that are whole buffers are made in their shape; others are looks at them.
+        # Results that are whole buffers are allocated in their shape; others are views of them.
         whole = {
             id(o.buffer): o.shape
             for o in plan.outputs
@@ -58,26 +58,26 @@ class Operands:
             and o.buffer.size == math.prod(o.shape)
             and o.strides == c_strides(o.shape)
         }
-        self.made = [
+        self.fresh = [
             (slots[id(b)], whole.get(id(b), (b.size,)), np.dtype(b.dtype))
             for b in outputs
             if b.donor < 0
         ]
         self.donated = [(slots[id(b)], b.donor) for b in outputs if b.donor >= 0]
-        memories = Results(gpu, self.made)
+        memories = Results(gpu, self.fresh)
         self.bytes, self._begin, self.prepare = memories.bytes, memories.begin, memories.prepare
-        self._fresh = {slot: i for i, (slot, _, _) in enumerate(self.made)}
-        given = dict(self.donated)
+        self._fresh = {slot: i for i, (slot, _, _) in enumerate(self.fresh)}
+        donors = dict(self.donated)
         self.results: list[tuple[int, int]] = []
         for o in plan.outputs:
             slot = slots.get(id(o.buffer), -1)
             if id(o.buffer) in whole:
-                made = slot in self._fresh
-                found = (MADE, self._fresh[slot]) if made else (GIVEN, given[slot])
+                is_fresh = slot in self._fresh
+                source = (FRESH, self._fresh[slot]) if is_fresh else (DONATED, donors[slot])
             else:
-                found = (COPY if readers.get(id(o.buffer), 2) > 1 else LOOK, 0)
-            self.results.append(found)
-        self.plain = self.results == [(MADE, i) for i in range(len(self.made))]
+                source = (COPY if readers.get(id(o.buffer), 2) > 1 else VIEW, 0)
+            self.results.append(source)
+        self.plain = self.results == [(FRESH, i) for i in range(len(self.fresh))]
 
     def begin(self, arrays: list[Any]) -> tuple[Instance, list[Any]]:
         """Write the addresses of a run down; return its instance and the memory of its results."""
@@ -115,7 +115,7 @@ class Operands:
         ndarray = self.gpu.ndarray
         return [
             ndarray(shape, dtype, place)
-            for (_, shape, dtype), place in zip(self.made, places, strict=True)
+            for (_, shape, dtype), place in zip(self.fresh, places, strict=True)
         ]
 
     def _unfit(self, index: int, size: int, dtype: np.dtype[Any]) -> TypeError:
@@ -124,7 +124,7 @@ class Operands:
             f"GPU {self.gpu.index} that the plan was made for; make a plan for this signature"
         )
 
-    def look(self, o: Operand, run: Run) -> Any:
+    def view(self, o: Operand, run: Run) -> Any:
         """Return an operand or a result as an array."""
         b, offset = o.buffer, o.offset * o.buffer.dtype.itemsize
         if b.kind == "temp":
@@ -132,40 +132,40 @@ class Operands:
         elif b.kind == "const":
             base = self.instances.consts[b.index].data
         elif b.kind == "input" or b.donor >= 0:
-            given = run.arrays[b.index if b.kind == "input" else b.donor]
-            if isinstance(given, self.gpu.ndarray):
-                base = given.data
+            array = run.arrays[b.index if b.kind == "input" else b.donor]
+            if isinstance(array, self.gpu.ndarray):
+                base = array.data
             else:
                 base = run.instance.numbers
                 offset = int(run.instance.addresses[self.slots[id(b)]]) - base.ptr
         else:
-            base = run.made[self._fresh[self.slots[id(b)]]].data
+            base = run.results[self._fresh[self.slots[id(b)]]].data
         strides = tuple(n * b.dtype.itemsize for n in o.strides)
-        return self.gpu.look(base, offset, o.shape, b.dtype, strides)
+        return self.gpu.view(base, offset, o.shape, b.dtype, strides)
 
     def collect(self, run: Run) -> list[Any]:
         """Return the results."""
-        found = []
+        results = []
         for o, (how, i) in zip(self.plan.outputs, self.results, strict=True):
-            if how == MADE:
-                found.append(run.made[i])
-            elif how == GIVEN:
-                found.append(run.arrays[i])
+            if how == FRESH:
+                results.append(run.results[i])
+            elif how == DONATED:
+                results.append(run.arrays[i])
             else:
-                look = self.look(o, run)
-                found.append(look.copy() if how == COPY else look)
-        return found
+                view = self.view(o, run)
+                results.append(view.copy() if how == COPY else view)
+        return results
 
     def multiply(self, s: MatmulStep, run: Run, precision: str) -> None:
         """Run a product that cuBLAS cannot do in one call."""
-        a, b, out = (self.look(o, run) for o in (s.a, s.b, s.out))
-        added = None if s.added is None else self.look(s.added, run).copy()
+        a, b, out = (self.view(o, run) for o in (s.a, s.b, s.out))
+        added = None if s.added is None else self.view(s.added, run).copy()
         self.gpu.multiply(a, b, out, precision)
         if added is not None:
             out *= out.dtype.type(s.scale)
             out += added
         if s.row is not None:
-            out += self.look(s.row, run)
+            out += self.view(s.row, run)
         if s.relu:
             out[out < 0] = 0
 
@@ -173,16 +173,16 @@ class Operands:
         """Call a function on the GPU's arrays as the library does, and store what it returns."""
         values = []
         for o in s.operands:
-            look = self.look(o, run)
+            view = self.view(o, run)
             # What lies in memory that is used again is not the function's to keep.
-            values.append(look.copy() if o.buffer.kind in ("temp", "output") else look)
+            values.append(view.copy() if o.buffer.kind in ("temp", "output") else view)
 
-        def arguments(given: list[Any]) -> tuple[Any, Any]:
-            return _filled(s.args, given), _filled(s.kwargs, given)
+        def arguments(values: list[Any]) -> tuple[Any, Any]:
+            return _filled(s.args, values), _filled(s.kwargs, values)
 
-        made = self.gpu.call(s.function, values, arguments)
-        for b, value in zip(s.results, made, strict=True):
-            self.look(Operand(b, 0, (b.size,), (1,)), run)[...] = value.ravel()
+        results = self.gpu.call(s.function, values, arguments)
+        for b, value in zip(s.results, results, strict=True):
+            self.view(Operand(b, 0, (b.size,), (1,)), run)[...] = value.ravel()
 
 
 def _pointer(inputs: Iterable[tuple[int, int, int, Any]]) -> Callable[[list[Any], Any], bool]:
@@ -198,8 +198,10 @@ def _pointer(inputs: Iterable[tuple[int, int, int, Any]]) -> Callable[[list[Any]
     body = "".join(f"\n        {line}" for line in lines)
     text = f"def point(v, to):\n    try:{body}\n        return True\n"
     exec(f"{text}    except AttributeError:\n        return False", space)  # our own text
-    made: Callable[[list[Any], Any], bool] = space.pop("point")  # or its globals and it are a cycle
-    return made
+    point: Callable[[list[Any], Any], bool] = space.pop(
+        "point"
+    )  # or its globals and it are a cycle
+    return point
 
 
 def _filled(x: Any, values: list[Any]) -> Any:

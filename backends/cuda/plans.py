@@ -111,13 +111,13 @@ class Executable(CompiledPlan):
 
     def source_of(self, step: int) -> str:
         """Return the CUDA source of a step of the plan, "" if it is no kernel."""
-        found = self.encoder.kernels.get(step)
-        return "" if found is None else found.text.text
+        kernel = self.encoder.kernels.get(step)
+        return "" if kernel is None else kernel.text.text
 
     def schedule_of(self, step: int) -> str:
         """Return how the kernel of a step runs, in a few words; "" if it is no kernel."""
-        found = self.encoder.kernels.get(step)
-        return "" if found is None else schedule_text(found.schedule)
+        kernel = self.encoder.kernels.get(step)
+        return "" if kernel is None else schedule_text(kernel.schedule)
 
     def counts(self) -> launcher.Counts:
         """Return what happened with graphs."""
@@ -159,8 +159,8 @@ class Executable(CompiledPlan):
     def _lie_between(self, arrays: list[Any]) -> bool:
         """Whether an input that must be aligned is not; numbers are sent to places that are."""
         kind = self.gpu.ndarray
-        given = (arrays[i] for i in self._aligned)
-        return any(isinstance(a, kind) and a.data.ptr % _ALIGNED for a in given)
+        aligned = (arrays[i] for i in self._aligned)
+        return any(isinstance(a, kind) and a.data.ptr % _ALIGNED for a in aligned)
 
     def _loosened(self) -> Executable:
         """Return what runs where inputs are not aligned."""
@@ -180,21 +180,21 @@ class Executable(CompiledPlan):
         if self._single:
             status = self._native(x.runners[0].handle, x.stream)
             # What need not be done before is done while the GPU works.
-            made = operands.arrays(places)
+            results = operands.arrays(places)
             if status and not self._served(x, 0, status):
                 return self._refused(arrays, status)
         else:
-            made = operands.arrays(places)
-            run = Run(x, arrays, made)
+            results = operands.arrays(places)
+            run = Run(x, arrays, results)
             for i, segment in enumerate(self.segments):
                 status = self._segment(i, segment, run)
                 if status and not self._served(x, i, status):
                     return self._refused(arrays, status)
         if not operands.plain:
-            made = operands.collect(Run(x, arrays, made))
+            results = operands.collect(Run(x, arrays, results))
         operands.prepare(x)
         self.instances.keep(x)
-        return made
+        return results
 
     def _begin_again(self, arrays: list[Any]) -> tuple[Instance, list[Any]]:
         """Begin a run after memory was short, with what others kept."""

@@ -230,9 +230,9 @@ def arrangement(
             0 if m == 1 and n != 1 else s
             for s, m, n in zip(strides, mine, shape[lead:], strict=True)
         )
-        found = lies(spread, shape, itemsize)
-        if found is None or (found[1] and columns and found[1] != columns):
+        lying = lies(spread, shape, itemsize)
+        if lying is None or (lying[1] and columns and lying[1] != columns):
             return None
-        kinds += found[0]
-        columns = columns or found[1]
+        kinds += lying[0]
+        columns = columns or lying[1]
     return kinds, columns

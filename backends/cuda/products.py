@@ -94,9 +94,9 @@ def product(
     to : cublas.Direct
         Takes the launches.
     """
-    found = _single(*a[1:], *b[1:], *out[1:], dtype, precision)
-    if found is not None:
-        to.multiply(b.address, a.address, out.address, found)
+    form = _single(*a[1:], *b[1:], *out[1:], dtype, precision)
+    if form is not None:
+        to.multiply(b.address, a.address, out.address, form)
     else:
         _general(*_matrices(a, b, out), dtype, precision, to)
 
@@ -124,11 +124,11 @@ def _single(
     if len(axes) > 1:
         return None
     (batch,) = axes or [_Axis(1, (0, 0, 0))]
-    found = (
+    matrices = (
         Matrix(0, *x.shape[-2:], (x.strides[-2], x.strides[-1]), batch.length, step)
         for x, step in zip((a, b, out), batch.strides, strict=True)
     )
-    return cublas.numbers(*found, dtype, precision)
+    return cublas.numbers(*matrices, dtype, precision)
 
 
 def _general(a: Stack, b: Stack, out: Stack, dtype: str, precision: str, to: Any) -> None:
@@ -157,7 +157,7 @@ def _general(a: Stack, b: Stack, out: Stack, dtype: str, precision: str, to: Any
     sizes = rounding.size_of(wanted), rounding.size_of(wanted), rounding.size_of(dtype)
     shapes = (m, k), (k, n), (m, n)
     for index in itertools.product(*(range(x.length) for x in loops)):
-        found = [
+        operands = [
             Matrix(
                 x.address
                 + sizes[i] * sum(j * ax.strides[i] for j, ax in zip(index, loops, strict=True)),
@@ -168,7 +168,7 @@ def _general(a: Stack, b: Stack, out: Stack, dtype: str, precision: str, to: Any
             )
             for i, x in enumerate((a, b, out))
         ]
-        cublas.multiply(*found, dtype, precision, half, to)  # type: ignore[arg-type]
+        cublas.multiply(*operands, dtype, precision, half, to)  # type: ignore[arg-type]
 
 
 def _readable(x: Stack) -> bool:
@@ -207,17 +207,17 @@ def _kept(x: Stack) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _room(x: Stack, wanted: str) -> int:
-    lead, turned = _kept(x)
-    rows, columns = x.shape[-2:][::-1] if turned else x.shape[-2:]
+    lead, transposed = _kept(x)
+    rows, columns = x.shape[-2:][::-1] if transposed else x.shape[-2:]
     count = math.prod(n for n, _ in lead) * rows * rounding.pitch_of(columns)
     return -(-count * rounding.size_of(wanted) // 256) * 256
 
 
-def _copied(x: Stack, to: int, given: str, wanted: str, through: Any) -> Stack:
+def _copied(x: Stack, to: int, stored: str, wanted: str, through: Any) -> Stack:
     """Return a copy whose matrices are dense, in the order in which they lie."""
-    lead, turned = _kept(x)
+    lead, transposed = _kept(x)
     inner = list(zip(x.shape[-2:], x.strides[-2:], strict=True))
-    if turned:
+    if transposed:
         inner.reverse()
     pitch = rounding.pitch_of(inner[1][0])
     size = inner[0][0] * pitch
@@ -226,15 +226,15 @@ def _copied(x: Stack, to: int, given: str, wanted: str, through: Any) -> Stack:
     done = to
     for index in itertools.product(*(range(n) for n, _ in loops)):
         start = sum(j * s for j, (_, s) in zip(index, loops, strict=True))
-        place = x.address + start * rounding.size_of(given)
-        rounding.copy(place, done, shape, strides, given, wanted, through)
+        place = x.address + start * rounding.size_of(stored)
+        rounding.copy(place, done, shape, strides, stored, wanted, through)
         done += first[0] * second[0] * size * rounding.size_of(wanted)
     steps, step = [], size
     for n, s in reversed(list(zip(x.shape[:-2], x.strides[:-2], strict=True))):
         varies = n > 1 and s
         steps.append(step if varies else 0)
         step *= n if varies else 1
-    return Stack(to, x.shape, (*reversed(steps), *((1, pitch) if turned else (pitch, 1))))
+    return Stack(to, x.shape, (*reversed(steps), *((1, pitch) if transposed else (pitch, 1))))
 
 
 # -- of CuPy's arrays ------------------------------------------------------------------------------
@@ -260,8 +260,8 @@ def matmul(a: Any, b: Any, precision: str) -> Any:
     """Return ``numpy.matmul`` of two arrays that suit."""
     shape_a, shape_b = a.shape, b.shape
     if len(shape_a) > 2 and len(shape_b) == 2 and a.flags.c_contiguous:  # one long product
-        made = matmul(a.reshape(-1, shape_a[-1]), b, precision)
-        return made.reshape(*shape_a[:-1], shape_b[-1])
+        result = matmul(a.reshape(-1, shape_a[-1]), b, precision)
+        return result.reshape(*shape_a[:-1], shape_b[-1])
     if len(shape_a) == 2 and len(shape_b) == 2:
         out = cupy.empty((shape_a[0], shape_b[1]), a.dtype)
     else:
@@ -298,16 +298,16 @@ def einsum(subscripts: str, a: Any, b: Any, precision: str) -> Any:
     x, y = _grouped(a, s, batch, rows, summed), _grouped(b, t, batch, summed, columns)
     if not suits(x, y):
         return None
-    made = matmul(x, y, precision)
+    result = matmul(x, y, precision)
     shape = [a.shape[s.index(c)] for c in (*batch, *rows)]
-    made = made.reshape(*shape, *(b.shape[t.index(c)] for c in columns))
+    result = result.reshape(*shape, *(b.shape[t.index(c)] for c in columns))
     letters = [*batch, *rows, *columns]
-    return made.transpose([letters.index(c) for c in right])
+    return result.transpose([letters.index(c) for c in right])
 
 
 def _grouped(x: Any, term: str, batch: Sequence[str], *groups: Sequence[str]) -> Any:
     """Return a stack of matrices: batch axes, then two groups of axes, each as one."""
     order = [term.index(c) for c in (*batch, *groups[0], *groups[1])]
-    turned = x.transpose(order)
+    transposed = x.transpose(order)
     sizes = [math.prod(x.shape[term.index(c)] for c in group) for group in groups]
-    return turned.reshape(*(x.shape[term.index(c)] for c in batch), *sizes)
+    return transposed.reshape(*(x.shape[term.index(c)] for c in batch), *sizes)

@@ -45,7 +45,7 @@ class Set:
     def __init__(self, places: list[Any], addresses: list[tuple[int, int]], owners: list[Any]):
         self.places = places
         self.addresses = addresses
-        # Arrays refer to places, and looks at them to what owns these.
+        # Arrays refer to places, and views of them to what owns these.
         self._all = (*places, *owners)
         self._uses: list[int] = []
 
@@ -76,14 +76,14 @@ class Results:
         Of the results of one run.
     """
 
-    def __init__(self, gpu: Any, made: list[tuple[int, tuple[int, ...], Any]]) -> None:
+    def __init__(self, gpu: Any, arrays: list[tuple[int, tuple[int, ...], Any]]) -> None:
         self._gpu = gpu
-        self._count = len(made)
-        self.bytes = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in made)
-        kept = gpu.spare()
-        self._again = SETS * self.bytes <= kept
-        blocks = _grouped(made)
-        most = kept if self.bytes <= kept else _EARLY
+        self._count = len(arrays)
+        self.bytes = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in arrays)
+        spare = gpu.spare()
+        self._again = SETS * self.bytes <= spare
+        blocks = _grouped(arrays)
+        most = spare if self.bytes <= spare else _EARLY
         self._early = _alike(b for b in blocks if b.size <= most)
         self._late = _alike(b for b in blocks if b.size > most)
 
@@ -107,20 +107,20 @@ class Results:
 
     def _next(self, x: Instance) -> list[Any]:
         if self._again:
-            for i, kept in enumerate(x.sets):
-                if kept.is_free():
+            for i, set_ in enumerate(x.sets):
+                if set_.is_free():
                     x.sets.append(x.sets.pop(i))
-                    for slot, address in kept.addresses:
+                    for slot, address in set_.addresses:
                         x.addresses[slot] = address
-                    return kept.places
+                    return set_.places
         places: list[Any] = [None] * self._count
         addresses, owners = self._place(x, self._early, places)
         if self._again:
-            kept = Set(places, addresses, owners)
+            set_ = Set(places, addresses, owners)
             del owners
-            kept.settle()
+            set_.settle()
             del x.sets[: 1 - SETS]
-            x.sets.append(kept)
+            x.sets.append(set_)
         return places
 
     def _place(
@@ -144,7 +144,7 @@ class Results:
         return addresses, owners
 
 
-def _grouped(made: list[tuple[int, tuple[int, ...], Any]]) -> list[Block]:
+def _grouped(arrays: list[tuple[int, tuple[int, ...], Any]]) -> list[Block]:
     """Return the memory of results.
 
     Those that together take no more than the least that an allocator gives share a block.
@@ -152,7 +152,7 @@ def _grouped(made: list[tuple[int, tuple[int, ...], Any]]) -> list[Block]:
     blocks: list[Block] = []
     small: list[tuple[int, int, int]] = []
     used = 0
-    for i, (slot, shape, dtype) in enumerate(made):
+    for i, (slot, shape, dtype) in enumerate(arrays):
         size = math.prod(shape) * dtype.itemsize
         room = -(-size // _APART) * _APART
         if used + room > _LEAST:
@@ -165,7 +165,7 @@ def _grouped(made: list[tuple[int, tuple[int, ...], Any]]) -> list[Block]:
 
 def _alike(blocks: Iterable[Block]) -> list[list[Block]]:
     """Return blocks in groups of those that take the same memory from an allocator."""
-    found: dict[int, list[Block]] = {}
+    by_size: dict[int, list[Block]] = {}
     for b in blocks:
-        found.setdefault(-(-b.size // _LEAST), []).append(b)
-    return list(found.values())
+        by_size.setdefault(-(-b.size // _LEAST), []).append(b)
+    return list(by_size.values())

@@ -172,11 +172,11 @@ def _turning(device: int, pack: int) -> Any:  # noqa: ARG001
 
 
 @functools.cache
-def _kernel(device: int, given: str, wanted: str, pack: int) -> Any:  # noqa: ARG001
+def _kernel(device: int, stored: str, wanted: str, pack: int) -> Any:  # noqa: ARG001
     text = _TEXT % {
-        "from": _WORDS[given],
+        "from": _WORDS[stored],
         "to": _WORDS[wanted],
-        "expression": _CONVERSIONS[given, wanted],
+        "expression": _CONVERSIONS[stored, wanted],
         "threads": _THREADS,
         "rows": _ROWS,
     }
@@ -198,7 +198,7 @@ def copy(
     to: int,
     shape: tuple[int, int, int, int],
     strides: tuple[int, int, int, int],
-    given: str,
+    stored: str,
     wanted: str,
     through: Any = cublas.DIRECT,
 ) -> None:
@@ -215,7 +215,7 @@ def copy(
         Takes the launch.
     """
     kernel, grid, numbers = _launch(
-        cupy.cuda.runtime.getDevice(), address % 64, shape, strides, given, wanted
+        cupy.cuda.runtime.getDevice(), address % 64, shape, strides, stored, wanted
     )
     args = (cublas.Address(address), cublas.Address(to), *numbers)
     through.copy(kernel, grid, (_THREADS, 1, 1), args)
@@ -245,18 +245,18 @@ def turn(
 @functools.lru_cache(maxsize=4096)
 def _launch(
     device: int, skew: int, shape: tuple[int, int, int, int], strides: tuple[int, int, int, int],
-    given: str, wanted: str,
+    stored: str, wanted: str,
 ) -> Any:  # fmt: skip
     """Return the kernel, the blocks and the numbers for an address that lies `skew` bytes off."""
     n0, n1, n2, n3 = shape
     outer = [s for s, n in zip(strides[:3], shape[:3], strict=True) if n > 1]
     # Eight numbers become 16 bytes; two of 8 bytes are as many.
-    widest = 8 if size_of(wanted) < size_of(given) else 16 // size_of(given)
+    widest = 8 if size_of(wanted) < size_of(stored) else 16 // size_of(stored)
     packed = (
         strides[3] == 1
         and n3 % widest == 0
         and all(s % widest == 0 for s in outer)
-        and skew % (widest * size_of(given)) == 0
+        and skew % (widest * size_of(stored)) == 0
     )
     pack = widest if packed else 1
     inner = n3 // pack
@@ -266,4 +266,4 @@ def _launch(
         max(min(-(-n2 // _ROWS), 65535), 1),
         max(min(n0 * n1, 65535), 1),
     )
-    return _kernel(device, given, wanted, pack), grid, numbers
+    return _kernel(device, stored, wanted, pack), grid, numbers

@@ -29,17 +29,17 @@ def machine(index: int) -> str:
     return f"{name}, driver {cupy.cuda.runtime.driverGetVersion()}"
 
 
-def fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
+def fastest(schedules: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
     """Return the threads of a block that are fastest; the usual ones where that is close."""
     with gpu.current():
-        return _fastest(found, buffers, gpu)
+        return _fastest(schedules, buffers, gpu)
 
 
-def _fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
-    usual = found[0].block
-    texts = [cuda.source(s) for s in found]
+def _fastest(schedules: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
+    usual = schedules[0].block
+    texts = [cuda.source(s) for s in schedules]
     functions = gpu.load(texts).functions
-    sizes = [launch_of(s, gpu.target) for s in found]
+    sizes = [launch_of(s, gpu.target) for s in schedules]
     try:
         memory = _filled(buffers)
         workspace = cupy.zeros(max(x.workspace for x in sizes), cupy.uint8)
@@ -47,7 +47,7 @@ def _fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
         return usual
     refused = cupy.zeros(1, cupy.int32)
     runs = []
-    for s, text, x in zip(found, texts, sizes, strict=True):
+    for s, text, x in zip(schedules, texts, sizes, strict=True):
         counts = np.int64(x.blocks), np.int64(x.blocks * x.chunks)
         numbers = (np.int64(s.facts.ints[n]) for n in s.facts.kernel.ints)
         arguments = (*memory, *numbers, workspace, refused, *counts)
@@ -55,7 +55,7 @@ def _fastest(found: list[Schedule], buffers: Sequence[Buffer], gpu: Any) -> int:
         grid = (x.blocks, x.chunks, 1)
         runs.append((functions[text.name], grid, (s.block, 1, 1), arguments, x.shared))
     times = [*zip(*(_round(runs) for _ in range(ROUNDS)), strict=True)]
-    return found[tuning.fastest(times, 0)].block
+    return schedules[tuning.fastest(times, 0)].block
 
 
 def _filled(buffers: Sequence[Buffer]) -> list[Any]:
@@ -63,12 +63,12 @@ def _filled(buffers: Sequence[Buffer]) -> list[Any]:
 
     Integers are zeros: where they are indices, these are within bounds.
     """
-    made: dict[int, Any] = {}
+    arrays: dict[int, Any] = {}
     for b in buffers:
-        if id(b) not in made:
+        if id(b) not in arrays:
             value = 0.5 if b.dtype.kind == "f" else 0
-            made[id(b)] = cupy.full(b.size, value, b.dtype)
-    return [made[id(b)] for b in buffers]
+            arrays[id(b)] = cupy.full(b.size, value, b.dtype)
+    return [arrays[id(b)] for b in buffers]
 
 
 def _round(runs: list[tuple[Any, ...]]) -> list[float]:

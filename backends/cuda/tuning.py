@@ -59,17 +59,17 @@ def schedule(
         return usual if isinstance(usual, SingleBlock) else blocks.resized(usual, threads)
     if not enabled() or sum(_unique(buffers).values()) < MUCH:
         return usual
-    found = blocks.candidates(usual)
-    if len(found) == 1 or cuda.may_fail(kernel):
+    schedules = blocks.candidates(usual)
+    if len(schedules) == 1 or cuda.may_fail(kernel):
         return usual
     from adarray_backends.cuda import timing  # imports CuPy
 
     name = _name(usual, timing.identity(gpu))
     block = _known(name)
     if block is None:
-        block = timing.fastest(found, buffers, gpu)
+        block = timing.fastest(schedules, buffers, gpu)
         _keep(name, block)
-    return next((s for s in found if s.block == block), usual)
+    return next((s for s in schedules if s.block == block), usual)
 
 
 def fastest(times: Sequence[Sequence[float]], usual: int) -> int:

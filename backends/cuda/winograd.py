@@ -197,16 +197,16 @@ def _steps(name: str, k: Geometry) -> Iterator[Kernel | Product]:
         whole = before * s.shown * math.prod(s.out)
         results = Matrices(shown, (count, s.shown, tiles), (s.shown * tiles, tiles, 1))
         if to_weight:
-            given = Place(SECOND, whole), shown
-            yield _tiles("cotangent_lengthened", given, number, s.shown, s.out, s)
-            turned = Matrices(seen, (count, tiles, s.seen), (s.seen * tiles, 1, tiles))
+            source = Place(SECOND, whole), shown
+            yield _tiles("cotangent_lengthened", source, number, s.shown, s.out, s)
+            transposed = Matrices(seen, (count, tiles, s.seen), (s.seen * tiles, 1, tiles))
             part = Place(ROOM, weights.offset + 4 * i * count * size)
-            yield Product(results, turned, Matrices(part, *small))
+            yield Product(results, transposed, Matrices(part, *small))
         else:
             points = Matrices(seen, (count, s.seen, tiles), (s.seen * tiles, tiles, 1))
             yield Product(Matrices(weights, *small), points, results)
-            made = shown, Place(OUT, whole)
-            yield _tiles("result_shortened", made, number, s.shown, s.out, s)
+            result = shown, Place(OUT, whole)
+            yield _tiles("result_shortened", result, number, s.shown, s.out, s)
     if to_weight:
         numbers = size, s.chunks * s.parts
         yield Kernel("gradient_unweighed", _grid(size), (weights, Place(OUT)), numbers)

@@ -310,7 +310,7 @@ class FakeGpu:
         self.driver.log.append(("send", stream))
         view_at(to, values.shape, values.dtype, values.strides, self)[...] = values
 
-    def look(self, memory: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> FakeArray:
+    def view(self, memory: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> FakeArray:
         return view_at(memory.ptr + offset, shape, dtype, strides, memory.owner).view(FakeArray)
 
     def flag(self) -> Any:

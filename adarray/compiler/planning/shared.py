@@ -94,16 +94,16 @@ class SharedKernels:
         """Return the kernel of a chain of steps down strips of columns."""
         s = Signature()
         key = (p.sizes, *(self._step(s, x) for x in p.steps))
-        known = self.known.get(key)
-        if known is not None:
-            return s.again(known)
-        rows = list(p.kept.values())
+        found = self.known.get(key)
+        if found is not None:
+            return s.again(found)
+        rows = list(p.rings.values())
         return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 
     @staticmethod
     def _step(s: Signature, step: lower_strips.Step) -> Hashable:
-        rows = tuple((s.number_of(node), s.number_of(row)) for node, row in step.kept)
-        return (step.lag, rows, s.of(step.order, step.stored, -1, []))
+        rings = tuple((s.number_of(node), s.number_of(row)) for node, row in step.rings)
+        return (step.lag, rings, s.of(step.order, step.stored, -1, []))
 
     def siblings(self, parts: list[Sibling]) -> Lowered:
         """Return the kernel of parts that run together."""

@@ -1,4 +1,4 @@
-"""Loop IR as C: one function for a kernel, which runs in a team of threads."""
+"""Loop IR as C: one function for a kernel, which a pool of threads runs."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def source(kernel: Kernel, target: CpuTarget) -> str:
     -------
     str
         ``int64_t adk_<hash>(p, n, scratch, scratch_bytes_per_thread, threads)`` and
-        ``int64_t adk_<hash>_scratch(n)``, which says how many bytes of scratch memory each
-        thread needs. Scratch memory is aligned to 64 bytes, also that of each thread.
+        ``int64_t adk_<hash>_scratch(n)``, which says how many bytes of workspace each
+        thread needs. The workspace is aligned to 64 bytes, also that of each thread.
     """
     if not checking():
         return CPrinter(schedule(kernel, target)).text()
@@ -100,10 +100,10 @@ def source(kernel: Kernel, target: CpuTarget) -> str:
 
 def name(text: str) -> str:
     """Return the name of the function that `source` printed."""
-    found = re.search(r"int64_t (adk_[0-9a-f]+)\(char", text)
-    if found is None:
+    match = re.search(r"int64_t (adk_[0-9a-f]+)\(char", text)
+    if match is None:
         raise ValueError("cprinter.name: this is no text of cprinter.source")
-    return found[1]
+    return match[1]
 
 
 def _indent(lines: list[str], by: int = 4) -> str:
@@ -167,15 +167,17 @@ class CPrinter(Statements):
         return lines
 
     def _places(self) -> dict[int, int]:
-        """Return the number of the place in scratch memory of totals and arrays, by ``id``."""
+        """Return the number of the place in the workspace of totals and arrays, by ``id``."""
         arrays = [s for s in self.statements if isinstance(s, Local) and s.size]
         return {id(x): i for i, x in enumerate((*self.kernel.totals, *arrays))}
 
     def _offsets(self) -> list[str]:
-        """Return lines that compute where the parts of scratch memory begin."""
+        """Return lines that compute where the parts of the workspace begin."""
         lines = []
-        found = (*self.kernel.totals, *self.statements)
-        things = {id(x): x for x in found if isinstance(x, Total | Local) and id(x) in self.places}
+        declarations = (*self.kernel.totals, *self.statements)
+        things = {
+            id(x): x for x in declarations if isinstance(x, Total | Local) and id(x) in self.places
+        }
         for key, i in self.places.items():
             x = things[key]
             count = "1" if x.size is None else self.index(x.size)
@@ -197,7 +199,7 @@ class CPrinter(Statements):
         return _PART.format(body=_indent(self.scopes[0].lines))
 
     def _entry(self, before: tuple[Stmt, ...], after: tuple[Stmt, ...], parallel: bool) -> str:
-        """Return the function that runs the team, merges totals and runs what comes after."""
+        """Return the function that runs the pool, merges totals and runs what comes after."""
         p = CPrinter(self.scheduled, self)
         run = _RUN if parallel else _ALONE
         for text in (*p._integers("n"), *p._buffers("p"), *p._offsets()):
@@ -311,14 +313,14 @@ def is_parallel(s: Stmt) -> bool:
 
 def names_read(kernel: Kernel, body: tuple[Stmt, ...]) -> set[str]:
     """Return the names of buffers and integers that a kernel's statements mention."""
-    found: set[str] = {t.out for t in kernel.totals}
+    names: set[str] = {t.out for t in kernel.totals}
     stack: list[Expr] = [t.size for t in kernel.totals if t.size is not None]
     for s in body:
         stack += expressions(s)
         if isinstance(s, Store):
-            found.add(s.buffer)
+            names.add(s.buffer)
         elif isinstance(s, Fold):
-            found.add(s.target)
+            names.add(s.target)
     seen: set[int] = set()
     while stack:
         e = stack.pop()
@@ -327,10 +329,10 @@ def names_read(kernel: Kernel, body: tuple[Stmt, ...]) -> set[str]:
             continue
         seen.add(id(e))
         if kind is Var:
-            found.add(e.name)  # type: ignore[attr-defined]
+            names.add(e.name)  # type: ignore[attr-defined]
         elif kind is Apply:
             stack += e.args  # type: ignore[attr-defined]
         elif isinstance(e, Load):
-            found.add(e.buffer)
+            names.add(e.buffer)
             stack.append(e.index)
-    return found
+    return names

@@ -150,7 +150,7 @@ class Values:
         key = f"{e.dtype} {e.name} {' '.join(dtypes)}: {', '.join(a.key for a in args)}"
         varies = self.outside is None or any(a.key in self.varying for a in args)
 
-        def made() -> str:
+        def text_of() -> str:
             texts = [a.text for a in args]
             exact = not functions.is_vector_call(e.name, e.dtype, self.libmvec)
             if self.outside is not None and varies:
@@ -164,7 +164,7 @@ class Values:
             called = library_name(FUNCTIONS[e.name], e.dtype, self.dialect)
             return f"adarray_one_{called}({', '.join(texts)})"
 
-        return self.named(key, e.dtype, made, varies)
+        return self.named(key, e.dtype, text_of, varies)
 
     def _in_vectors(self, e: Apply, args: list[Operand]) -> str | None:
         """Return the text of a function that is printed otherwise in vector loops."""
@@ -185,16 +185,18 @@ class Values:
         )
         return functions.selected([mask.text, *texts[1:]], dtype, mask=True)
 
-    def named(self, key: str, dtype: str, made: Callable[[], str], varies: bool = True) -> Operand:
+    def named(
+        self, key: str, dtype: str, text_of: Callable[[], str], varies: bool = True
+    ) -> Operand:
         """Return the value known as `key`; if there is none, print a constant for it.
 
         In vector loops, what does not vary is printed before the loop.
         """
-        found = self._known(key)
-        if found is not None:
-            return found
+        known = self._known(key)
+        if known is not None:
+            return known
         scope = self.scopes[-1] if varies or self.outside is None else self.outside
-        text = made()
+        text = text_of()
         name = self.fresh("t")
         scope.lines.append(f"const {functions.CTYPES[dtype]} {name} = {text};")
         operand = scope.known[key] = fixed(name)

@@ -45,7 +45,7 @@ class VectorPrinter:
         self.lane_folds = {id(f) for f in lane_folds(loop)}
         self.lanes: list[tuple[Fold, str, str]] = []  # a fold, its accumulator, its target
         self.var = printer.fresh("v")
-        # Of padded loops: lines of a block before the passes, for its last one, after it.
+        # Of padded loops: lines of a block before the iterations, for its last one, after it.
         self.head: list[str] = []
         self.swap: list[str] = []
         self.tail: list[str] = []
@@ -106,16 +106,16 @@ class VectorPrinter:
         return self._read(e.dtype, e.buffer, e.index, step)
 
     def _read(self, dtype: str, buffer: str, index: Expr, step: Expr) -> Operand:
-        """Read through a pointer, which the last block turns to its padded copy."""
+        """Read through a pointer, which the last block redirects to its padded copy."""
         p = self.p
         text, stride = self._place(index, step, self.first_of_block)
         key = f"{buffer}[{text}]@{p.versions.get(buffer, 0)}"
 
-        def made() -> str:
+        def text_of() -> str:
             q = self._input(dtype, buffer, text, stride)
             return q + (" != 0" if dtype == "bool" else "")
 
-        return p.named(key, dtype, made)
+        return p.named(key, dtype, text_of)
 
     def _place(self, index: Expr, step: Expr, place: str) -> tuple[str, str]:
         """Return the index in the pass of C name `place`, and the stride; empty if 1."""
@@ -181,7 +181,7 @@ class VectorPrinter:
         self.flush.append(f"adarray_stream({place}, {w}, ({{n}}) * (int64_t)sizeof *{w});")
         if not self.padded:
             return f"{w}[{self.var} - {self.first}]"
-        # Padded passes write beyond what is streamed.
+        # Padded iterations write beyond what is streamed.
         q = p.fresh("q")
         self.head.append(f"{kind} *const {q} = {w} + ({self.first_of_block} - {self.first});")
         return f"{q}[l]"
@@ -244,7 +244,7 @@ class VectorPrinter:
         else:
             p.line(f"{a}[l] = {p.combined(s.combine, dtype, f'{a}[l]', value)};")
         if self.padded and s.combine in ("add", "multiply") and dtype != "bool":
-            # Lanes of padded passes get their accumulators back. A condition in the loop
+            # Lanes of padded iterations get their accumulators back. A condition in the loop
             # would do too, but compilers move calls into it.
             size = self.form.block
             self.swap.append(f"memcpy({a}k, {a}, sizeof {a});")
@@ -340,7 +340,7 @@ class VectorPrinter:
         return f"{place} = {self.p.combined(s.combine, s.value.dtype, place, value)};"
 
     def _passes(self, inside: list[str], low: str, high: str) -> list[str]:
-        """Return the loop over passes `low` to `high`."""
+        """Return the loop over iterations `low` to `high`."""
         v, size = self.var, self.form.block
         if self.form.form == "plain":
             head = f"for (int64_t {v} = {low}; {v} < {high}; {v}++) {{"

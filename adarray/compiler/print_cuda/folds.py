@@ -18,13 +18,13 @@ Accumulators = list[tuple[Fold, str]]  # folds, and the C names of a thread's pa
 
 def begin(p: Printer, folds: tuple[Fold, ...]) -> Accumulators:
     """Print the threads' accumulators of folds into one place."""
-    found = []
+    accumulators = []
     for x in folds:
         c = p.fresh("p")
         neutral = functions.neutral(x.combine, x.value.dtype)
         p.line(f"{STORED[x.value.dtype]} {c} = {neutral};")
-        found.append((x, c))
-    return found
+        accumulators.append((x, c))
+    return accumulators
 
 
 def gather(p: Printer, accumulators: Accumulators) -> None:
@@ -34,7 +34,7 @@ def gather(p: Printer, accumulators: Accumulators) -> None:
     folds do not take: who writes to these again has waited since with all that read them.
     """
     group = p.schedule.group
-    found = []
+    lines = []
     for i, (s, c) in enumerate(accumulators):
         kind, combine = STORED[s.value.dtype], p.combiner(s.combine, s.value.dtype)
         room = f"({kind} *)(rooms_ + turn_ + {64 * i})"
@@ -42,10 +42,10 @@ def gather(p: Printer, accumulators: Accumulators) -> None:
             p.line(f"{c} = adarray_together<{group}>({c}, ({kind} *)nullptr, {combine});")
             continue
         p.line(f"adarray_leave({c}, {room}, {combine});")
-        found.append(f"{c} = adarray_of_warps<{group // WARP}>({room}, {combine});")
-    if found:
-        p.rooms = max(p.rooms, len(found))
-        for text in ("__syncthreads();", *found, "turn_ ^= 32;"):
+        lines.append(f"{c} = adarray_of_warps<{group // WARP}>({room}, {combine});")
+    if lines:
+        p.rooms = max(p.rooms, len(lines))
+        for text in ("__syncthreads();", *lines, "turn_ ^= 32;"):
             p.line(text)
     for s, c in accumulators:
         if s.index is None:

@@ -151,7 +151,7 @@ class SharedLoops:
 
     def _bases(self, s: For, moved: tuple[Moved, ...], lo: str) -> list[str]:
         """Print pointers to the elements of the first iteration."""
-        p, found = self.p, []
+        p, bases = self.p, []
         lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
         p.bind("first_", fixed(lo))
         for kind, dtype, x in moved:
@@ -161,8 +161,8 @@ class SharedLoops:
             const = "const " if kind == "load" else ""
             array = p.memory[x.target if isinstance(x, Fold) else x.buffer]
             p.line(f"{const}{STORED[dtype]} *const {base} = {array} + {index};")
-            found.append(base)
-        return found
+            bases.append(base)
+        return bases
 
 
 def iteration(

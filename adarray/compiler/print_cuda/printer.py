@@ -102,13 +102,13 @@ def _function(p: Printer, name: str, threads: int, resident: int) -> str:
 
 
 def _parameters(kernel: Kernel) -> list[str]:
-    found = []
+    parameters = []
     for i, b in enumerate(kernel.buffers):
         const = "const " if b.access == "in" else ""
-        found.append(f"{const}{STORED[b.dtype]} *__restrict__ const b{i}")
-    found += [f"const int64_t n{i}" for i in range(len(kernel.ints))]
+        parameters.append(f"{const}{STORED[b.dtype]} *__restrict__ const b{i}")
+    parameters += [f"const int64_t n{i}" for i in range(len(kernel.ints))]
     return [
-        *found, "char *const scratch", "int *const fail", "const int64_t blocks",
+        *parameters, "char *const scratch", "int *const fail", "const int64_t blocks",
         "const int64_t parts",
     ]  # fmt: skip
 

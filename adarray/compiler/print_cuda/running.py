@@ -58,11 +58,11 @@ class RunningFolds:
 
     def loop(self, s: For) -> None:
         """Print a serial loop."""
-        found = self.p.outline.running.get(id(s))
-        if found is None:
+        parts = self.p.outline.running.get(id(s))
+        if parts is None:
             serial(self.p, s)
         else:
-            self._running(s, *found)
+            self._running(s, *parts)
 
     def _running(self, s: For, fold: Fold, store: Store) -> None:
         p = self.p

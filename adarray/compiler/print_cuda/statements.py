@@ -69,23 +69,25 @@ class Printer(Statements):
 
     # -- values ----------------------------------------------------------------------------
 
-    def named(self, key: str, dtype: str, made: Callable[[], str], varies: bool = True) -> Operand:
+    def named(
+        self, key: str, dtype: str, text_of: Callable[[], str], varies: bool = True
+    ) -> Operand:
         """Return the value known as `key`; if there is none, print a constant for it."""
         if dtype != "int64" or not self._int32:
-            return super().named(key, dtype, made, varies)
-        found = self._known(key)
-        if found is None:
-            text, name = made(), self.fresh("t")
+            return super().named(key, dtype, text_of, varies)
+        operand = self._known(key)
+        if operand is None:
+            text, name = text_of(), self.fresh("t")
             self.line(f"const int {name} = (int)({text});")
-            found = self.scopes[-1].known[key] = fixed(name)
-        return found
+            operand = self.scopes[-1].known[key] = fixed(name)
+        return operand
 
     def apply(self, e: Apply, args: list[Operand]) -> Operand:
         """Name the value of a function; a sine and a cosine of one operand come together."""
         scalars = self.outline.scalars
-        found = self._compared(e, args) or self._quotient(e, args)
-        if found is not None:
-            return found
+        special = self._compared(e, args) or self._quotient(e, args)
+        if special is not None:
+            return special
         own = None if scalars.is_quotient(e) else scalars.careful(e)
         if e.name not in ("sin", "cos") or (e.dtype, e.args) not in scalars.pairs:
             if own is None:
@@ -105,21 +107,21 @@ class Printer(Statements):
             self.line(f"{call}{arg.text}, &{sine}, &{cosine});")
             for key, name in zip(keys, (sine, cosine), strict=True):
                 self.scopes[-1].known[key] = fixed(name)
-        found = self._known(keys[e.name == "cos"])
-        assert found is not None
-        return found
+        operand = self._known(keys[e.name == "cos"])
+        assert operand is not None
+        return operand
 
     def _quotient(self, e: Apply, args: list[Operand]) -> Operand | None:
         """Name a quotient by a number that is the same in all iterations."""
         if not self.inside or not self.outline.scalars.is_quotient(e):
             return None
         key, before = f"divisor: {args[1].key}", self.scopes[-2]
-        found = self._known(key)
-        if found is None:
+        reciprocal = self._known(key)
+        if reciprocal is None:
             name = self.fresh("d")
             before.lines.append(f"const float {name} = adarray_divisor({args[1].text});")
-            found = before.known[key] = fixed(name)
-        text = f"adarray_quotientf(care, {args[0].text}, {args[1].text}, {found.text})"
+            reciprocal = before.known[key] = fixed(name)
+        text = f"adarray_quotientf(care, {args[0].text}, {args[1].text}, {reciprocal.text})"
         return self.named(f"quotient: {args[0].key} {args[1].key}", e.dtype, lambda: text)
 
     def _compared(self, e: Apply, args: list[Operand]) -> Operand | None:
@@ -133,13 +135,13 @@ class Printer(Statements):
             if e.args[k] != Var("int64", own) or not same:
                 continue
             key = f"in 32 bits: {args[1 - k].key}"
-            found = self._known(key)
-            if found is None:
+            operand = self._known(key)
+            if operand is None:
                 name, before = self.fresh("c"), self.scopes[-2]
                 before.lines.append(f"const int {name} = adarray_narrow({args[1 - k].text});")
-                found = before.known[key] = fixed(name)
+                operand = before.known[key] = fixed(name)
             sign, name = "==" if e.name == "equal" else "!=", self.fresh("t")
-            self.line(f"const _Bool {name} = (int){args[k].text} {sign} {found.text};")
+            self.line(f"const _Bool {name} = (int){args[k].text} {sign} {operand.text};")
             return fixed(name)
         return None
 

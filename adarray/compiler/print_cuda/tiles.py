@@ -120,10 +120,10 @@ class TilePrinter:
     def _sum(self, s: Fold, lets: Mapping[str, Expr]) -> str:
         """Return what a fold becomes; products are added without rounding them first."""
         dtype = s.value.dtype
-        made = lets.get(s.value.name) if isinstance(s.value, Var) else s.value
-        product = isinstance(made, Apply) and made.name == "multiply" and s.combine == "add"
-        if product and isinstance(made, Apply) and dtype in ("float32", "float64"):
-            a, b = (self.p.value(x) for x in made.args)
+        value = lets.get(s.value.name) if isinstance(s.value, Var) else s.value
+        product = isinstance(value, Apply) and value.name == "multiply" and s.combine == "add"
+        if product and isinstance(value, Apply) and dtype in ("float32", "float64"):
+            a, b = (self.p.value(x) for x in value.args)
             return f"{'fmaf' if dtype == 'float32' else 'fma'}({a}, {b}, sum)"
         return self.p.combined(s.combine, dtype, "sum", self.p.value(s.value))
 

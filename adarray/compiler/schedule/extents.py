@@ -16,9 +16,9 @@ def evaluate(expr: Expr, known: Mapping[str, int]) -> int | None:
         return known.get(expr.name)
     if not isinstance(expr, Apply):
         return None
-    found = [evaluate(a, known) for a in expr.args]
-    args = [a for a in found if a is not None]
-    if len(args) < len(found):
+    values = [evaluate(a, known) for a in expr.args]
+    args = [a for a in values if a is not None]
+    if len(args) < len(values):
         return None
     if expr.name == "where":
         return args[1] if args[0] else args[2]
@@ -52,13 +52,13 @@ def power_of_two(count: int) -> int:
 
 def with_lets(body: tuple[Stmt, ...], known: Mapping[str, int]) -> dict[str, int]:
     """Return the integers, and the names that statements bind to values of them."""
-    found = dict(known)
+    values = dict(known)
     for s in body:
         if isinstance(s, Let) and s.value.dtype == "int64":
-            value = evaluate(s.value, found)
+            value = evaluate(s.value, values)
             if value is not None:
-                found[s.name] = value
-    return found
+                values[s.name] = value
+    return values
 
 
 def count_of(loop: For, known: Mapping[str, int]) -> int | None:

@@ -47,14 +47,14 @@ def ahead(kernel: Kernel) -> dict[int, Ahead]:
         Pairs of a load, as the loop would make it, and of what its index grows by per row.
     """
     buffers = {b.name for b in kernel.buffers}
-    found: dict[int, list[tuple[Load, Expr]]] = {}
+    by_loop: dict[int, list[tuple[Load, Expr]]] = {}
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind != "vector":
             for loop, load, step in _of_rows(s, buffers):
-                fetched = found.setdefault(id(loop), [])
+                fetched = by_loop.setdefault(id(loop), [])
                 if len(fetched) < MOST:
                     fetched.append((load, step))
-    return {key: tuple(fetched) for key, fetched in found.items()}
+    return {key: tuple(fetched) for key, fetched in by_loop.items()}
 
 
 def _of_rows(rows: For, buffers: set[str]) -> Iterator[tuple[For, Load, Expr]]:
@@ -91,6 +91,6 @@ def _loads(loop: For) -> Iterator[Load]:
 
 
 def _weight(loop: For) -> int:
-    """Return how much a pass computes; what waits for arithmetic can fetch meanwhile."""
+    """Return how much an iteration computes; what waits for arithmetic can fetch meanwhile."""
     applied = [e.name for e in _expressions(loop) if isinstance(e, Apply)]
     return len(applied) + CALL * sum(FUNCTIONS[name].is_call for name in applied)

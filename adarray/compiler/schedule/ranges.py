@@ -60,9 +60,9 @@ class _Ranges:
                 if e.dtype == "int64" and not _small(self._range(e)):
                     return False
         if isinstance(s, Let) and s.value.dtype == "int64":
-            found = self._range(s.value)
-            if found is not None:
-                self.known[s.name] = found
+            range_ = self._range(s.value)
+            if range_ is not None:
+                self.known[s.name] = range_
         elif isinstance(s, If):
             return self.block(s.body) and self.block(s.orelse)
         elif isinstance(s, For):
@@ -82,11 +82,11 @@ class _Ranges:
         if not isinstance(e, Apply):
             return None
         if e.name == "where":
-            found = [self._range(a) for a in e.args[1:]]
+            ranges = [self._range(a) for a in e.args[1:]]
         else:
-            found = [self._range(a) for a in e.args]
-        known = [r for r in found if r is not None]
-        return None if len(known) < len(found) else _result(e.name, known)
+            ranges = [self._range(a) for a in e.args]
+        known = [r for r in ranges if r is not None]
+        return None if len(known) < len(ranges) else _result(e.name, known)
 
 
 def _small(r: Range | None) -> bool:

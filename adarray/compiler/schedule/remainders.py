@@ -57,10 +57,10 @@ class Remainders:
         if not isinstance(e, Apply) or e.dtype != "int64":
             return None
         if e.name == "multiply":
-            found = [self.of(a) for a in e.args]
-            if 0 in found:
+            rests = [self.of(a) for a in e.args]
+            if 0 in rests:
                 return 0
-            a, b = found
+            a, b = rests
             return None if a is None or b is None else a * b % self.divisor
         if e.name in ("where", "minimum", "maximum"):
             ends = {self.of(a) for a in e.args[e.name == "where" :]}

@@ -38,18 +38,18 @@ from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.schedule.prefetch import Ahead, ahead
 
-# Passes of a vector loop that a thread takes at a time, where the kernel has no loop around
+# Iterations of a vector loop that a thread takes at a time, where the kernel has no loop around
 # it; whole vectors of every type.
 CHUNK = 1024
 # Terms that lanes add up before the sums of lanes are added pairwise.
 LEAF = 1024
-# Passes whose results are written together past the caches.
+# Iterations whose results are written together past the caches.
 STAGE = 512
-# A loop of at most this many passes is printed once, with the last block padded.
+# A loop of at most this many iterations is printed once, with the last block padded.
 SHORT = 256
-# A loop of at most this many passes is no vector loop.
+# A loop of at most this many iterations is no vector loop.
 FEW = 2
-# Passes computed together in a padded loop: one of the widest vectors, of float32 where the
+# Iterations computed together in a padded loop: one of the widest vectors, of float32 where the
 # loop has any. Longer blocks gain nothing in long loops and lose in short ones.
 BLOCK = {4: 16, 8: 8}
 # Vectors of accumulators, which hide the latency of a fold; functions in a body that is
@@ -65,13 +65,13 @@ class VectorLoop(NamedTuple):
     Parameters
     ----------
     form : {"serial", "plain", "lanes", "padded"}
-        No vectors, for a pass or two; or one loop, left to the compiler; or passes in blocks
-        with one accumulator per pass of a block, the rest one by one; or all passes in
-        blocks, the last one padded, so that every value is computed by vector functions.
+        No vectors, for an iteration or two; or one loop, left to the compiler; or iterations in
+        blocks with one accumulator per iteration of a block, the rest one by one; or all
+        iterations in blocks, the last one padded, so that vector functions compute every value.
     block : int
-        Passes of a block.
+        Iterations of a block.
     leaf : int
-        Passes after which lanes are combined and what was written is streamed; 0 for all.
+        Iterations after which lanes are combined and what was written is streamed; 0 for all.
     stream : bool
         Whether the loop writes past the caches.
     ahead : tuple of (Load, Expr)
@@ -103,9 +103,9 @@ def schedule(kernel: Kernel, target: CpuTarget) -> Scheduled:
     fetched = ahead(kernel)
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "vector":
-            passes = longest(s, lets)
-            form = _vector_loop(s, target, passes)
-            if streams(s, streamed) and (passes is None or passes > SHORT):
+            iterations = longest(s, lets)
+            form = _vector_loop(s, target, iterations)
+            if streams(s, streamed) and (iterations is None or iterations > SHORT):
                 form = form._replace(leaf=form.leaf or STAGE, stream=True)
             if id(s) in fetched and form.form != "serial":
                 form = form._replace(ahead=fetched[id(s)])
@@ -128,13 +128,13 @@ def streams(loop: For, streamed: frozenset[str]) -> bool:
 
 def _read(kernel: Kernel) -> set[str]:
     """Return the names of the buffers whose elements a kernel reads or folds into."""
-    found = {s.target for s in statements(kernel.body) if isinstance(s, Fold)}
-    found |= {t.out for t in kernel.totals}
-    return found | {e.buffer for e in _below(kernel.body) if isinstance(e, Load)}
+    names = {s.target for s in statements(kernel.body) if isinstance(s, Fold)}
+    names |= {t.out for t in kernel.totals}
+    return names | {e.buffer for e in _below(kernel.body) if isinstance(e, Load)}
 
 
 def longest(loop: For, lets: Mapping[str, Expr]) -> int | None:
-    """Return how many passes `loop` has at most, None if that is not to be seen.
+    """Return how many iterations `loop` has at most, None if that is not to be seen.
 
     It is for constant bounds, and for those like ``start .. minimum(start + 64, n)``.
     """
@@ -148,17 +148,17 @@ def longest(loop: For, lets: Mapping[str, Expr]) -> int | None:
 
     start, stop = loop.start, value(loop.stop)
     ends = stop.args if isinstance(stop, Apply) and stop.name == "minimum" else (stop,)
-    found = []
+    lengths = []
     for end in map(value, ends):
         first = value(start)
         if isinstance(end, Const) and isinstance(first, Const):
-            found.append(end.value - first.value)
+            lengths.append(end.value - first.value)
         elif isinstance(end, Apply) and end.name == "add":
             for a, b in (end.args, end.args[::-1]):
                 by = value(b)
                 if (a == start or value(a) == first) and isinstance(by, Const):
-                    found.append(by.value)
-    return min(found, default=None)
+                    lengths.append(by.value)
+    return min(lengths, default=None)
 
 
 def shared(kernel: Kernel) -> Kernel:
@@ -199,16 +199,16 @@ def shared(kernel: Kernel) -> Kernel:
 
 
 def _fresh(name: str, kernel: Kernel) -> str:
-    taken = {*kernel.ints, *(b.name for b in kernel.buffers), *(t.name for t in kernel.totals)}
+    used = {*kernel.ints, *(b.name for b in kernel.buffers), *(t.name for t in kernel.totals)}
     for s in statements(kernel.body):
-        taken.add(s.var if isinstance(s, For) else getattr(s, "name", ""))
-    while name in taken:
+        used.add(s.var if isinstance(s, For) else getattr(s, "name", ""))
+    while name in used:
         name += "_"
     return name
 
 
 def lane_folds(loop: For) -> list[Fold]:
-    """Return the folds of a vector loop into one place, which its passes share."""
+    """Return the folds of a vector loop into one place, which its iterations share."""
     lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
     return [
         s
@@ -217,9 +217,9 @@ def lane_folds(loop: For) -> list[Fold]:
     ]
 
 
-def _vector_loop(loop: For, target: CpuTarget, passes: int | None) -> VectorLoop:
-    """Choose the form of a vector loop of at most `passes`."""
-    if passes is not None and passes <= FEW:
+def _vector_loop(loop: For, target: CpuTarget, iterations: int | None) -> VectorLoop:
+    """Choose the form of a vector loop of at most `iterations`."""
+    if iterations is not None and iterations <= FEW:
         return VectorLoop("serial", 1, 0)
     applied = list(_applied(loop.body))
     libmvec = 0 if target.precise else target.libmvec
@@ -229,9 +229,9 @@ def _vector_loop(loop: For, target: CpuTarget, passes: int | None) -> VectorLoop
     # Accumulators of truth values are int32.
     size = min((functions.SIZES[f.value.dtype.replace("bool", "int32")] for f in folds), default=8)
     leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
-    if passes is not None and passes <= LEAF:
+    if iterations is not None and iterations <= LEAF:
         leaf = 0
-    short = passes is not None and passes <= SHORT
+    short = iterations is not None and iterations <= SHORT
     if inexact or (folds and (weight > LIGHT or short)):
         narrow = _is_narrow(loop)
         return VectorLoop("padded", BLOCK[4 if narrow else 8], leaf)
@@ -320,7 +320,7 @@ class _Renamer:
         self.prefix = prefix
         self.count = 0
         self.done: dict[tuple[int, int], Expr] = {}
-        self.kept: list[Expr] = []
+        self.alive: list[Expr] = []
         self.scope = 0
 
     def bind(self, name: str) -> str:
@@ -343,7 +343,7 @@ class _Renamer:
                 stack += [(a, False) for a in below]
                 continue
             self.done[id(e), self.scope] = self._one(e, below)
-            self.kept.append(e)
+            self.alive.append(e)
         return self.done[id(expr), self.scope]
 
     def _one(self, e: Expr, below: tuple[Expr, ...]) -> Expr:

@@ -1,7 +1,7 @@
 """Several stencil steps in one kernel: every step's last rows stay in a ring of rows.
 
 Step after step of a stencil would read and write the whole array each time. Here a block
-of rows goes through several steps at once: pass after pass, each step computes one row,
+of rows goes through several steps at once: iteration after iteration, each step computes one row,
 some rows behind the step that it reads, whose last rows are in the cache. Rows beside the
 block are computed again by the blocks that need them.
 
@@ -83,7 +83,7 @@ class Stage(NamedTuple):
     before, after : int
         Rows that it computes beside those of the block.
     lag : int
-        Passes by which it is behind the first stage.
+        Iterations by which it is behind the first stage.
     rotates : bool
         Whether it reads rows of rings round the end of the array.
     """
@@ -96,15 +96,15 @@ class Stage(NamedTuple):
 
 
 class Position:
-    """Where the stage that is being written stands: the names of its row and pass."""
+    """Where the stage that is being written stands: the names of its row and iteration."""
 
     # Whether an index that must not be used is left as it is: see `Values._inside`.
     unbounded = False
 
-    def __init__(self, scope: LoopScope, row: str, turn: str, count: int, periodic: bool) -> None:
+    def __init__(self, scope: LoopScope, row: str, iteration: str, count: int, periodic: bool) -> None:
         self.scope = scope
         self.row = row
-        self.turn = turn
+        self.iteration = iteration
         self.count = count
         self.periodic = periodic
 
@@ -117,14 +117,14 @@ class Position:
             positive = 64 * ring.rows
         else:
             positive = -(-self.count // ring.rows + 64) * ring.rows
-        turn = combine([(1, shift), (1, Affine(0, ((self.turn, 1),)))], positive)
-        key = ("slot", ring.name, turn)
+        iteration = combine([(1, shift), (1, Affine(0, ((self.iteration, 1),)))], positive)
+        key = ("slot", ring.name, iteration)
         hit = scope.memo.get(key)
         if hit is None:
-            expr, depth = scope.index(turn)
-            kept = Apply("int64", "bitwise_and", (expr, integer(ring.rows - 1)))
+            expr, depth = scope.index(iteration)
+            wrapped = Apply("int64", "bitwise_and", (expr, integer(ring.rows - 1)))
             width = scope.number("width", ring.width, literal=False)
-            hit = scope.let(key, Apply("int64", "multiply", (kept, width)), depth)
+            hit = scope.let(key, Apply("int64", "multiply", (wrapped, width)), depth)
             name = hit[0].name  # type: ignore[attr-defined]
             scope.depth[name] = depth
             scope.range[name] = (0, (ring.rows - 1) * ring.width)
@@ -138,11 +138,11 @@ class Position:
         return shift
 
     def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
-        """Return the one reading that all pieces of a join are, if it is a rotation of rows."""
+        """Return the one reading that all concatenated pieces are, if it is a rotation of rows."""
         if not self.periodic:
             return None
-        found = rotation(axis, node, index, ((self.row, 1),), self.near)
-        return found if found is not None and found[0].node is not None else None
+        operand = rotation(axis, node, index, ((self.row, 1),), self.near)
+        return operand if operand is not None and operand[0].node is not None else None
 
 
 def rotation(
@@ -152,14 +152,14 @@ def rotation(
     row: tuple[tuple[str, int], ...],
     near: Callable[[int], int],
 ) -> tuple[Ref, Index] | None:
-    """Return the one reading that all pieces of a join of rows are, counted round the end.
+    """Return the one reading that all pieces of a concatenation of rows are, counted round the end.
 
     Parameters
     ----------
     axis : int
         Along which the pieces lie.
     node : KernelNode
-        The join.
+        The concatenation.
     index : tuple of Affine
         Of the element that is read.
     row : tuple
@@ -180,7 +180,7 @@ def rotation(
         start += a.shape[axis]
     _, _, chosen, longest = max(pieces, key=lambda p: p[0])
     rows = [k for k, i in enumerate(longest) if i.terms == row]
-    found: set[Index] = set()
+    indices: set[Index] = set()
     for n, start, ref, seen in pieces:
         if ref.use is None or chosen.use is None or ref.use.root is not chosen.use.root:
             return None
@@ -190,8 +190,8 @@ def rotation(
             if n == 1 and not terms:
                 const, terms = const - start + at.const, row  # where the piece is read
             normal[k] = Affine(near(const), terms) if terms == row else Affine(const, terms)
-        found.add(tuple(normal))
-    return (chosen, found.pop()) if len(found) == 1 else None
+        indices.add(tuple(normal))
+    return (chosen, indices.pop()) if len(indices) == 1 else None
 
 
 def write(
@@ -227,8 +227,8 @@ def write(
     for stage in stages:
         _stage(stage, scope, values, (step, lead), (first, mine, n), count, periodic, most)
     body = scope.close()
-    passes = max(lead + s.lag + s.after for s in stages)
-    stop = Apply("int64", "add", (mine, integer(passes)))
+    iterations = max(lead + s.lag + s.after for s in stages)
+    stop = Apply("int64", "add", (mine, integer(iterations)))
     scope.emit(For(step, integer(0), stop, body, "serial"))
     body = scope.close()
     blocks = Apply("int64", "floor_divide", (Apply("int64", "add", (n, integer(rows - 1))), size))
@@ -254,22 +254,22 @@ def _stage(
     periodic: bool,
     most: int,
 ) -> None:
-    """Write one stage of one pass: a row, if it is one that the block needs."""
+    """Write one stage in one iteration: a row, if it is one that the block needs."""
     step, lead = at
     first, mine, n = block
     depth = scope.here
     behind = integer(lead + stage.lag)
-    turn = scope.let(
-        ("turn", stage.lowering),
+    iteration = scope.let(
+        ("iteration", stage.lowering),
         Apply("int64", "subtract", (Var("int64", step), behind)),
         depth,
     )[0]
     zero = integer(0)
     conditions: list[Expr] = [
-        Apply("bool", "greater_equal", (turn, integer(-stage.before))),
-        Apply("bool", "less", (turn, Apply("int64", "add", (mine, integer(stage.after))))),
+        Apply("bool", "greater_equal", (iteration, integer(-stage.before))),
+        Apply("bool", "less", (iteration, Apply("int64", "add", (mine, integer(stage.after))))),
     ]
-    row = scope.let(("row", stage.lowering), Apply("int64", "add", (first, turn)), depth)[0]
+    row = scope.let(("row", stage.lowering), Apply("int64", "add", (first, iteration)), depth)[0]
     if not periodic:
         conditions.append(Apply("bool", "greater_equal", (row, zero)))
         conditions.append(Apply("bool", "less", (row, n)))
@@ -288,7 +288,7 @@ def _stage(
     scope.open()
     here = scope.here
     names = []
-    for expr, low_, high in ((row, 0, count - 1), (turn, -64, most + 64)):
+    for expr, low_, high in ((row, 0, count - 1), (iteration, -64, most + 64)):
         name = expr.name  # type: ignore[attr-defined]
         # Known inside of the branch alone, so that nothing moves out of it.
         scope.depth[name] = here

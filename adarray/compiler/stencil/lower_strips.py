@@ -1,6 +1,6 @@
 """Several stencil steps in one kernel of a GPU: a warp marches down a strip of columns.
 
-Each pass reads one row of what the chain begins with, and computes one row of every step,
+Each iteration reads one row of what the chain begins with, and computes one row of every step,
 some rows behind the step that it reads. The last rows of each array lie in local arrays, of
 which a printer can keep each lane's columns in registers (`adarray.compiler.schedule.gpu.strips`).
 Columns and rows beside those that a strip writes are computed again by the strips that need them,
@@ -55,7 +55,7 @@ class Row:
     shape : tuple of int
         Of the whole value.
     names : list of str
-        Local arrays, which take rows in turn.
+        Local arrays, which take rows round robin.
     """
 
     __slots__ = ("dtype", "names", "shape")
@@ -71,8 +71,8 @@ class Row:
         assert isinstance(cell, Cell)
         row, column = (beside(index[a], self.shape[a], cell.shape[a]) for a in (0, 1))
         assert [i.terms for i in index] == [((n, 1),) for n in cell.names], index
-        at = Affine(column, ((cell.passing, 1),))
-        return self.names[(cell.turn + row) % len(self.names)], at
+        at = Affine(column, ((cell.iteration, 1),))
+        return self.names[(cell.slot + row) % len(self.names)], at
 
 
 class Cell:
@@ -84,27 +84,27 @@ class Cell:
         Names of its row and column in the arrays.
     shape : tuple of int
         Of the arrays.
-    turn : int
+    slot : int
         Which of the local arrays takes its row.
-    passing : str
-        The pass of the vector loop, which counts the columns of the strip from `MARGIN` on.
+    iteration : str
+        The variable of the vector loop, which counts the columns of the strip from `MARGIN` on.
     """
 
     # Indices stay as they are, whatever is read at them: see `Values._inside`.
     unbounded = True
 
     def __init__(
-        self, row: str, column: str, shape: tuple[int, ...], turn: int, passing: str
+        self, row: str, column: str, shape: tuple[int, ...], slot: int, iteration: str
     ) -> None:
         self.names = (row, column)
         self.shape = shape
-        self.turn = turn
-        self.passing = passing
+        self.slot = slot
+        self.iteration = iteration
 
     def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
-        """Return the one reading that all pieces of a join are, if it is a rotation."""
-        found = rotated(axis, node, index, self.names, self.shape)
-        return found if found is not None and found[0].node is not None else None
+        """Return the one reading that all pieces of a concatenation are, if it is a rotation."""
+        operand = rotated(axis, node, index, self.names, self.shape)
+        return operand if operand is not None and operand[0].node is not None else None
 
 
 def near(shift: int, count: int) -> int:
@@ -125,7 +125,7 @@ def beside(index: Affine, count: int, all_: int) -> int:
 def rotated(
     axis: int, node: KernelNode, index: Index, names: tuple[str, str], shape: tuple[int, ...]
 ) -> tuple[Ref, Index] | None:
-    """Return the one reading that all pieces of a join are, counted round the ends."""
+    """Return the one reading that all pieces of a concatenation are, counted round the ends."""
     for name, count in zip(names, shape, strict=True):
         if index[axis].terms == ((name, 1),):
             return rotation(axis, node, index, ((name, 1),), partial(near, count=count))
@@ -140,19 +140,19 @@ class Step:
     ----------
     order : list of KernelNode
         All that it computes.
-    kept : list of (KernelNode, Row)
+    rings : list of (KernelNode, Row)
         Values of which later stages read rows.
     stored : dict
         Memory of the results that it writes.
     lag : int
-        Passes by which it is behind.
+        Iterations by which it is behind.
     reads : bool
         Whether it only reads an array.
     """
 
     order: list[KernelNode]
-    kept: list[tuple[KernelNode, Row]]
-    stored: dict[KernelNode, ValueMemory]
+    rings: list[tuple[KernelNode, Row]]
+    stored: dict[KernelNode, Memory]
     lag: int
     reads: bool = False
 
@@ -167,7 +167,7 @@ class Sizes(NamedTuple):
     rows : int
         Last rows that are kept of each array.
     lead : int
-        Passes before the first row that is written, less the lag of what writes it.
+        Iterations before the first row that is written, less the lag of what writes it.
     halo : int
         Columns on either side of a strip that others write.
     columns : int
@@ -181,17 +181,17 @@ class Sizes(NamedTuple):
     columns: int
 
 
-def write(steps: list[Step], kept: list[Row], sizes: Sizes, target: Target) -> Lowered:
+def write(steps: list[Step], rows: list[Row], sizes: Sizes, target: Target) -> Lowered:
     """Return the kernel of a chain."""
-    return _Writer(steps, kept, sizes, target).run()
+    return _Writer(steps, rows, sizes, target).run()
 
 
 class _Writer:
     """The kernel in the making."""
 
-    def __init__(self, steps: list[Step], kept: list[Row], sizes: Sizes, target: Target) -> None:
+    def __init__(self, steps: list[Step], rows: list[Row], sizes: Sizes, target: Target) -> None:
         self.steps = steps
-        self.kept = kept
+        self.rows = rows
         self.sizes = sizes
         self.fetched: dict[Step, list[str]] = {}
         self.base = Lowering([], {}, -1, [], target=target)
@@ -221,13 +221,13 @@ class _Writer:
         rest = _minus(count, self.first)
         self.mine = self._let("mine", Apply("int64", "minimum", (high, rest)))
         size = integer(sizes.columns + 2 * MARGIN)
-        for row in self.kept:
+        for row in self.rows:
             row.names = [scope.fresh("row") for _ in range(sizes.rows)]
             scope.emit(*(Local(name, row.dtype, size) for name in row.names))
         for s in self.steps:
             if s.reads:  # rows that are on their way from memory
                 names = self.fetched[s] = [scope.fresh("ahead") for _ in range(sizes.rows)]
-                scope.emit(*(Local(name, s.kept[0][1].dtype, size) for name in names))
+                scope.emit(*(Local(name, s.rings[0][1].dtype, size) for name in names))
                 for k in range(sizes.rows):
                     behind = integer(k - sizes.lead)
                     self._fetch(s, self._let(("ahead", s, k), _plus(self.first, behind)), k)
@@ -245,22 +245,22 @@ class _Writer:
         return self.scope.let(("strip", key), expr, self.scope.here)[0]
 
     def _march(self) -> None:
-        """Write the loop over passes, as many in its body as there are rows of each array."""
+        """Write the loop over iterations, as many in its body as there are rows of each array."""
         scope, rows = self.scope, self.sizes.rows
-        passes = _plus(self.mine, integer(self.sizes.lead + self.last + rows - 1))
+        iterations = _plus(self.mine, integer(self.sizes.lead + self.last + rows - 1))
         scope.open()
         most = self.height + self.sizes.lead + self.last
-        turn = Var("int64", scope.index_name("turn", 0, -(-most // rows), scope.here))
-        begin = self._let("begin", Apply("int64", "multiply", (turn, integer(rows))))
+        block = Var("int64", scope.index_name("block", 0, -(-most // rows), scope.here))
+        begin = self._let("begin", Apply("int64", "multiply", (block, integer(rows))))
         for k in range(rows):
             for s in self.steps:
                 self._step(s, begin, k)
         body = scope.close()
-        stop = Apply("int64", "floor_divide", (passes, integer(rows)))
-        scope.emit(For(turn.name, integer(0), stop, body, "serial"))
+        stop = Apply("int64", "floor_divide", (iterations, integer(rows)))
+        scope.emit(For(block.name, integer(0), stop, body, "serial"))
 
     def _step(self, s: Step, begin: Expr, k: int) -> None:
-        """Write what one stage does in pass `k` of the body: one row."""
+        """Write what one stage does in iteration `k` of the body: one row."""
         scope, sizes = self.scope, self.sizes
         behind = integer(k - sizes.lead - s.lag)
         own = self._let(("own", s, k), _plus(begin, behind))
@@ -268,35 +268,35 @@ class _Writer:
         if s.reads:
             scope.open()
             cell = self._cell(row, k)
-            at, _ = scope.index(Affine(0, ((cell.passing, 1),)))
-            dtype = s.kept[0][1].dtype
+            at, _ = scope.index(Affine(0, ((cell.iteration, 1),)))
+            dtype = s.rings[0][1].dtype
             arrived = self._let("arrived", Load(dtype, self.fetched[s][k], at))
-            scope.emit(Store(s.kept[0][1].names[k], at, arrived))
+            scope.emit(Store(s.rings[0][1].names[k], at, arrived))
             self._loop(cell, integer(MARGIN), integer(MARGIN + sizes.columns))
             self._fetch(s, self._let(("next", s, k), _plus(row, integer(sizes.rows))), k)
-        elif s.kept:
+        elif s.rings:
             round_ = self._let(("round", s, k), wrapped(row, self.count))
             self._name(round_, 0, sizes.shape[0] - 1)
             scope.open()
             cell = self._cell(round_, k - s.lag)
-            for node, kept in s.kept:
+            for node, ring in s.rings:
                 index = tuple(Affine(0, ((n, 1),)) for n in cell.names)
                 value, _ = self.values.value(node, index)
-                at, _ = scope.index(Affine(0, ((cell.passing, 1),)))
-                scope.emit(Store(kept.names[(k - s.lag) % sizes.rows], at, value))
+                at, _ = scope.index(Affine(0, ((cell.iteration, 1),)))
+                scope.emit(Store(ring.names[(k - s.lag) % sizes.rows], at, value))
             self._loop(cell, integer(MARGIN), integer(MARGIN + sizes.columns))
         for shape in dict.fromkeys(m.value.shape for m in s.stored.values()):
             self._results(s, shape, own, row, k)
 
     def _fetch(self, s: Step, row: Expr, k: int) -> None:
-        """Write the loads of a row of an array, for some passes later."""
-        rows, columns = self._extents(s.kept[0][1].shape)
+        """Write the loads of a row of an array, for some iterations later."""
+        rows, columns = self._extents(s.rings[0][1].shape)
         round_ = self._let(("round", s, row), wrapped(row, self.count, rows))
         self._name(round_, 0, self.sizes.shape[0] - 1)
         self.scope.open()
         cell = self._cell(round_, k, columns)
         value, _ = self.values.value(s.order[0], tuple(Affine(0, ((n, 1),)) for n in cell.names))
-        at, _ = self.scope.index(Affine(0, ((cell.passing, 1),)))
+        at, _ = self.scope.index(Affine(0, ((cell.iteration, 1),)))
         self.scope.emit(Store(self.fetched[s][k], at, value))
         self._loop(cell, integer(MARGIN), integer(MARGIN + self.sizes.columns))
 
@@ -315,21 +315,21 @@ class _Writer:
             self.scope.number(*rows, literal=False), self.scope.number(*columns, literal=False)
         )  # fmt: skip
 
-    def _cell(self, row: Expr, turn: int, own: Expr | None = None) -> Cell:
+    def _cell(self, row: Expr, slot: int, own: Expr | None = None) -> Cell:
         """Begin a vector loop over the columns of the strip, whose level is open.
 
         What is read may be an array that has fewer columns of its `own`.
         """
         scope, sizes = self.scope, self.sizes
         assert isinstance(row, Var)
-        passing = Var(
+        iteration = Var(
             "int64", scope.index_name("j", MARGIN, MARGIN + sizes.columns - 1, scope.here)
         )
-        at = Apply("int64", "add", (self.left, passing))
-        column = self._let(("column", passing.name), wrapped(at, self.width, own))
+        at = Apply("int64", "add", (self.left, iteration))
+        column = self._let(("column", iteration.name), wrapped(at, self.width, own))
         self._name(column, 0, sizes.shape[1] - 1)
         assert isinstance(column, Var)
-        cell = Cell(row.name, column.name, sizes.shape, turn, passing.name)
+        cell = Cell(row.name, column.name, sizes.shape, slot, iteration.name)
         self.values.stage = cell
         self.values.vector_depth = self.values.row_depth = scope.here
         return cell
@@ -338,7 +338,7 @@ class _Writer:
         """End a vector loop."""
         self.values.stage = None
         self.values.vector_depth, self.values.row_depth = -1, 1
-        self.scope.emit(For(cell.passing, start, stop, self.scope.close(), "vector"))
+        self.scope.emit(For(cell.iteration, start, stop, self.scope.close(), "vector"))
 
     def _results(self, s: Step, shape: tuple[int, ...], own: Expr, row: Expr, k: int) -> None:
         """Write a row of all results of a shape, the columns that are the strip's own."""
@@ -354,7 +354,7 @@ class _Writer:
         self._name(round_, 0, sizes.shape[0] - 1)
         start, last = (integer(MARGIN + n) for n in (sizes.halo, sizes.columns - sizes.halo))
         rest = Apply("int64", "minimum", (last, _minus(columns, self.left)))
-        # No pass, rather than a branch: rows before and behind overlap in time.
+        # No iteration, rather than a branch: rows before and behind overlap in time.
         stop = Apply("int64", "where", (inside, rest, start))
         scope.open()
         cell = self._cell(round_, k - s.lag)
@@ -367,7 +367,7 @@ class _Writer:
             assert memory.strides[1] == 1
             assert memory.offset == 0
             down = scope.number("stride", memory.strides[0])
-            column = _plus(self.left, Var("int64", cell.passing))
+            column = _plus(self.left, Var("int64", cell.iteration))
             at = _plus(Apply("int64", "multiply", (row, down)), column)
             scope.emit(Store(self.values.buffer(memory), at, value))
         self._loop(cell, start, stop)
@@ -383,24 +383,24 @@ def height(sizes: Sizes, last: int, target: Target) -> int:
     across = -(-sizes.shape[1] // (sizes.columns - 2 * sizes.halo))
     more = sizes.lead + last + sizes.rows
 
-    def passes(rows: int) -> int:
+    def iterations(rows: int) -> int:
         rounds = -(-across * -(-sizes.shape[0] // rows) // target.strips)
         return max(rounds, 2) * (rows + more)
 
-    return min(range(min(fewest, sizes.shape[0]), min(most, sizes.shape[0]) + 1), key=passes)
+    return min(range(min(fewest, sizes.shape[0]), min(most, sizes.shape[0]) + 1), key=iterations)
 
 
 def needed(body: tuple[Stmt, ...], used: set[str]) -> tuple[Stmt, ...]:
     """Return statements without names that nothing reads; `used` are those read later."""
-    kept: list[Stmt] = []
+    remaining: list[Stmt] = []
     for s in reversed(body):
         if isinstance(s, Let) and s.name not in used:
             continue
         if isinstance(s, For | If):
             s = replace(s, body=needed(s.body, used))
         used |= {e.name for x in expressions(s) for e in walk(x) if isinstance(e, Var)}
-        kept.append(s)
-    return tuple(reversed(kept))
+        remaining.append(s)
+    return tuple(reversed(remaining))
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

@@ -27,12 +27,12 @@ from adarray.compiler.stencil.lower_rings import Ring, Stage, rotation
 FAR, ROWS = 4, 64
 # Elements of a row that make a vector loop, and bytes of an array that leaves the cache.
 WIDE, LARGE = 64, 1 << 18
-# Whether what is read lies behind a join of rows, and whether that is a rotation.
-JOINED, TURNED = 1, 2
+# Whether what is read lies behind a concatenation of rows, and whether that is a rotation.
+CONCATENATED, ROTATED = 1, 2
 ROW: tuple[tuple[str, int], ...] = (("row", 1),)
 
 
-# Nodes, at which index they are read, and whether joins lie between.
+# Nodes, at which index they are read, and whether concatenations lie between.
 Stack = list[tuple[KernelNode, Index, int]]
 
 
@@ -54,7 +54,7 @@ class Reach:
         self.rotates = False
         self.fits = True
         self.mixed = False
-        self.turned = False
+        self.wraps = False
         self.count = count
         self.chained = chained
         outer = nodes.group.find(nodes.group.outer)
@@ -72,16 +72,16 @@ class Reach:
         if self.rotates and self.mixed:
             self.fits = False
 
-    def _visit(self, node: KernelNode, index: Index, joined: int, stack: Stack) -> None:
+    def _visit(self, node: KernelNode, index: Index, how: int, stack: Stack) -> None:
         if isinstance(node.operation, (GatherND, ScatterND)):
             self.fits = not any(self._is_chained(r) for r in node.args)
             return
         if isinstance(node.operation, Concatenate) and index[node.operation.axis].terms == ROW:
-            joined = joined or JOINED
-            self.turned = False
+            how = how or CONCATENATED
+            self.wraps = False
             same = rotation(node.operation.axis, node, index, ROW, self._near)
-            if same is not None and self.turned:
-                self._follow(same[0], same[1], TURNED, stack)
+            if same is not None and self.wraps:
+                self._follow(same[0], same[1], ROTATED, stack)
                 return
             self.mixed = True
         for ref in node.args:
@@ -89,24 +89,24 @@ class Reach:
                 self.fits = self.fits and not self._is_chained(ref)
                 self.mixed = True
             else:
-                self._follow(ref, mapped(ref.use.maps, index), joined, stack)
+                self._follow(ref, mapped(ref.use.maps, index), how, stack)
 
-    def _follow(self, ref: Ref, index: Index, joined: int, stack: Stack) -> None:
+    def _follow(self, ref: Ref, index: Index, how: int, stack: Stack) -> None:
         """Note or pursue what is read at `index`."""
         if self._is_chained(ref):
-            self.rotates = self.rotates or joined == TURNED
+            self.rotates = self.rotates or how == ROTATED
             self._note(ref, index)
         elif ref.node is None:
-            self.mixed = self.mixed or joined > 0
+            self.mixed = self.mixed or how > 0
         elif not isinstance(ref.node.operation, Folded):
-            stack.append((ref.node, index, joined))
+            stack.append((ref.node, index, how))
 
     def _is_chained(self, ref: Ref) -> bool:
         return ref.memory is not None and ref.memory.value in self.chained
 
     def _near(self, shift: int) -> int:
         if 2 * abs(shift) > self.count:
-            self.turned = True
+            self.wraps = True
             shift += -self.count if shift > 0 else self.count
         return shift
 
@@ -161,8 +161,8 @@ class Chain:
 
     def read(self) -> dict[Value, Ring]:
         """Return the rings of the values that later groups of the chain read."""
-        found = {k for r in self.reaches if r is not None for k in r.rows}
-        return {k: r for k, r in self.produced.items() if k in found}
+        read = {k for r in self.reaches if r is not None for k in r.rows}
+        return {k: r for k, r in self.produced.items() if k in read}
 
     @property
     def bytes(self) -> int:
@@ -177,7 +177,7 @@ def find_chains(
     target: Target,
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
-    found: list[Chain] = []
+    chains: list[Chain] = []
     chain: Chain | None = None
     for group in groups:
         stored = [m for m in group.members if m in requested]
@@ -185,8 +185,8 @@ def find_chains(
         if not grown:
             chain = _begin(group, stored, nodes)
         if chain is not None and len(chain.groups) == 2 and grown:
-            found.append(chain)
-    return found
+            chains.append(chain)
+    return chains
 
 
 def _begin(group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> Chain | None:
@@ -276,9 +276,9 @@ class Pipeline:
             if wanted:
                 nodes = Nodes(group, fusion, cloned, at_hand)
                 self.parts.append((k, nodes, nodes.results(wanted)))
-        made = {m for g in chain.groups for m in g.members}
+        members = {m for g in chain.groups for m in g.members}
         for _, nodes, _ in self.parts:
-            self.valid = self.valid and not any(key in made for key in nodes.memories)
+            self.valid = self.valid and not any(key in members for key in nodes.memories)
 
     def _node(self, value: Value) -> KernelNode:
         node = KernelNode(value, None)
@@ -304,7 +304,7 @@ class Pipeline:
                 need, ring = lag[k] - lag[a] - low + 1, chain.produced[key]
                 while ring.rows < max(need, 1):
                     ring.rows = max(1, 2 * ring.rows)
-        made: list[Stage] = []
+        stages: list[Stage] = []
         base: Lowering | None = None
         for k, nodes, stored in self.parts:
             group = chain.groups[k]
@@ -314,11 +314,11 @@ class Pipeline:
             lowering = Lowering(nodes.order, stored, outer, extents, base, True, target)
             base = base or lowering
             rings = any(isinstance(s, Ring) for s in stored.values())
-            made.append(Stage(
+            stages.append(Stage(
                 lowering, before[k] if rings else 0, after[k] if rings else 0, lag[k],
                 reach is not None and reach.rotates,
             ))  # fmt: skip
-        return made
+        return stages
 
     def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every stage."""

@@ -109,24 +109,24 @@ class Reads:
                 self._visit(node, index, round_, stack)
 
     def _visit(self, node: KernelNode, index: Index, round_: bool, stack: Stack) -> None:
-        made = node.operation
-        if type(made) not in CELLWISE:
+        operation = node.operation
+        if type(operation) not in CELLWISE:
             self.fits = False
             return
-        if isinstance(made, Map):
-            if FUNCTIONS[made.name].is_heavy:
+        if isinstance(operation, Map):
+            if FUNCTIONS[operation.name].is_heavy:
                 self.fits = False
                 return
             self.cost += max(1, op_cost(node.value))
-        self.cost += isinstance(made, (Concatenate, UpdateSlice))
-        if isinstance(made, Concatenate):
-            same = rotated(made.axis, node, index, NAMES, self.shape)
+        self.cost += isinstance(operation, (Concatenate, UpdateSlice))
+        if isinstance(operation, Concatenate):
+            same = rotated(operation.axis, node, index, NAMES, self.shape)
             if same is not None:
                 # By a whole round it would be read where it is no row of the kernel's.
                 self.fits = same[0].node is not None or same[1] != CELL
                 self._follow(same[0], same[1], True, stack)
                 return
-        if round_ and isinstance(made, (Concatenate, UpdateSlice, Iota)):
+        if round_ and isinstance(operation, (Concatenate, UpdateSlice, Iota)):
             self.fits = False  # it asks where it is, and would hear of a place behind the end
             return
         for ref in node.args:
@@ -180,10 +180,10 @@ class Reads:
 
     def span(self, key: Value) -> Span | None:
         """Return the cells that are read of a value; None for none."""
-        found = self.spans.get(key)
+        known = self.spans.get(key)
         if key not in self.own:
-            return found
-        low, high, left, right = found or (0, 0, 0, 0)
+            return known
+        low, high, left, right = known or (0, 0, 0, 0)
         return min(low, 0), max(high, 0), min(left, 0), max(right, 0)
 
 
@@ -205,19 +205,19 @@ class Chain:
     ----------
     groups : list of Group
     reads : list of Reads
-    made : dict
-        Number of the group that stores a value.
+    producers : dict
+        Number of the group that stores each value.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.groups: list[Group] = []
         self.reads: list[Reads] = []
-        self.made: dict[Value, int] = {}
+        self.producers: dict[Value, int] = {}
 
     def add(self, group: Group, reads: Reads, stored: list[Value]) -> None:
         """Add a group."""
-        self.made.update((v, len(self.groups)) for v in stored)
+        self.producers.update((v, len(self.groups)) for v in stored)
         self.groups.append(group)
         self.reads.append(reads)
 
@@ -226,56 +226,56 @@ class Chain:
         self.groups.pop()
         self.reads.pop()
         last = len(self.groups)
-        self.made = {k: n for k, n in self.made.items() if n < last}
+        self.producers = {k: n for k, n in self.producers.items() if n < last}
 
-    def kept(self) -> dict[Value, None]:
-        """Return the values of which rows are kept: of the chain, or arrays that it reads."""
-        found: dict[Value, None] = {}
+    def in_rings(self) -> dict[Value, None]:
+        """Return the values whose rows are kept in rings: of the chain, or arrays it reads."""
+        values: dict[Value, None] = {}
         for r in self.reads:
-            again = r.spans.keys() | (r.own & self.made.keys())
-            found.update((v, None) for v in r.values if v in again)
-        return found
+            again = r.spans.keys() | (r.own & self.producers.keys())
+            values.update((v, None) for v in r.values if v in again)
+        return values
 
     def lags(self) -> list[int]:
-        """Return by how many passes each group is behind what the chain begins with."""
+        """Return by how many iterations each group is behind what the chain begins with."""
         lag: list[int] = []
         for r in self.reads:
             behind = 0
             for key in r.values:
                 span = r.span(key)
-                if span is not None and (key in self.made or key in r.spans):
-                    made = self.made.get(key, -1)
-                    behind = max(behind, (lag[made] if made >= 0 else 0) + span[1])
+                if span is not None and (key in self.producers or key in r.spans):
+                    producer = self.producers.get(key, -1)
+                    behind = max(behind, (lag[producer] if producer >= 0 else 0) + span[1])
             lag.append(behind)
         return lag
 
     def sizes(self, march: int) -> Sizes | None:
-        """Return how the chain marches; None if it cannot, in up to `march` passes of delay."""
-        lag, kept = self.lags(), self.kept()
-        if any(r.elsewhere & (kept.keys() | self.made.keys()) for r in self.reads):
+        """Return how the chain marches; None if it cannot, in up to `march` iterations of delay."""
+        lag, ringed = self.lags(), self.in_rings()
+        if any(r.elsewhere & (ringed.keys() | self.producers.keys()) for r in self.reads):
             return None
-        rows, lead = dict.fromkeys(kept, 1), 0
+        rows, lead = dict.fromkeys(ringed, 1), 0
         before = [0] * len(lag)
         left, right = [0] * len(lag), [0] * len(lag)
         for k, r in enumerate(self.reads):
-            for key in kept.keys() & r.values.keys():
+            for key in ringed.keys() & r.values.keys():
                 low, _, first, last = r.span(key) or (0, 0, 0, 0)
-                made = self.made.get(key, -1)
-                behind = lag[k] - (lag[made] if made >= 0 else 0)
+                producer = self.producers.get(key, -1)
+                behind = lag[k] - (lag[producer] if producer >= 0 else 0)
                 rows[key] = max(rows[key], behind - low + 1)
-                left[k] = max(left[k], (left[made] if made >= 0 else 0) - first)
-                right[k] = max(right[k], (right[made] if made >= 0 else 0) + last)
+                left[k] = max(left[k], (left[producer] if producer >= 0 else 0) - first)
+                right[k] = max(right[k], (right[producer] if producer >= 0 else 0) + last)
         for k in reversed(range(len(lag))):
             r = self.reads[k]
             lead = max(lead, before[k] - lag[k])
-            for key in kept.keys() & r.values.keys():
+            for key in ringed.keys() & r.values.keys():
                 low = (r.span(key) or (0,))[0]
-                made = self.made.get(key, -1)
-                if made >= 0:
-                    before[made] = max(before[made], before[k] - low)
+                producer = self.producers.get(key, -1)
+                if producer >= 0:
+                    before[producer] = max(before[producer], before[k] - low)
                 else:
                     lead = max(lead, before[k] - low)
-        size = max(v.dtype.itemsize for v in (*kept, *self.made))
+        size = max(v.dtype.itemsize for v in (*ringed, *self.producers))
         columns = strip_columns(size)
         pack = columns // 32
         halo = -(-max(*left, *right) // pack) * pack
@@ -283,9 +283,10 @@ class Chain:
         cost = most * sum(r.cost for r in self.reads)
         # Each array that is only read has rows on their way, too.
         bytes_ = sum(
-            (rows[k] + (k not in self.made) * most) * pack * max(4, k.dtype.itemsize) for k in kept
+            (rows[k] + (k not in self.producers) * most) * pack * max(4, k.dtype.itemsize)
+            for k in ringed
         )
-        shapes = [v.shape for v in (*kept, *self.made)]
+        shapes = [v.shape for v in (*ringed, *self.producers)]
         if max(*lag, lead) > march or most > ROWS or 4 * halo > columns:
             return None
         if cost > TEXT or bytes_ > REGISTERS:
@@ -302,9 +303,9 @@ def find_chains(
     groups: list[Group], nodes: dict[int, Nodes], requested: Container[Value], target: Target
 ) -> list[Chain]:
     """Return chains among groups that run one after the other."""
-    found: list[Chain] = []
+    chains: list[Chain] = []
     if target.march < 2:
-        return found
+        return chains
     chain: Chain | None = None
     for group in groups:
         stored = [m for m in group.members if m in requested]
@@ -314,11 +315,11 @@ def find_chains(
             continue
         if chain is not None and len(chain.groups) < 2 * target.march:
             reads = _reads(own, stored, chain.shape)
-            if reads is not None and any(k in chain.made for k in reads.values):
+            if reads is not None and any(k in chain.producers for k in reads.values):
                 chain.add(group, reads, stored)
                 if chain.sizes(target.march) is not None:
                     if len(chain.groups) == 2:
-                        found.append(chain)
+                        chains.append(chain)
                     continue
                 chain.drop()
         shape = _shape(own, stored)
@@ -329,19 +330,19 @@ def find_chains(
             chain.add(group, reads, stored)
             if chain.sizes(target.march) is None:
                 chain = None
-    return found
+    return chains
 
 
 def _shape(nodes: Nodes, stored: list[Value]) -> tuple[int, ...]:
     """Return the shape that all arrays fit into which a group stores, and those it reads."""
-    found = stored[0].shape
+    common = stored[0].shape
     others = [v.shape for v in stored] + [m.value.shape for m in nodes.memories.values()]
     for shape in others:
-        if len(shape) == len(found) == 2:
-            larger = tuple(map(max, shape, found))
-            if is_close(shape, larger) and is_close(found, larger):
-                found = larger
-    return found
+        if len(shape) == len(common) == 2:
+            larger = tuple(map(max, shape, common))
+            if is_close(shape, larger) and is_close(common, larger):
+                common = larger
+    return common
 
 
 def _reads(nodes: Nodes, stored: list[Value], shape: tuple[int, ...]) -> Reads | None:
@@ -350,9 +351,9 @@ def _reads(nodes: Nodes, stored: list[Value], shape: tuple[int, ...]) -> Reads |
         plain = is_close(v.shape, shape) and v.dtype.char in MOVED
         if not plain or v.size < LARGE or v not in nodes.by_value:
             return None
-    found = Reads([nodes.by_value[v] for v in stored], shape)
-    moved = all(v.dtype.char in MOVED for v in found.values)
-    return found if found.fits and moved else None
+    reads = Reads([nodes.by_value[v] for v in stored], shape)
+    moved = all(v.dtype.char in MOVED for v in reads.values)
+    return reads if reads.fits and moved else None
 
 
 class Strips:
@@ -382,13 +383,13 @@ class Strips:
         sizes = chain.sizes(1 << 30)
         assert sizes is not None
         self.sizes: Sizes = sizes
-        self.kept = {v: Row(v.dtype.name, v.shape) for v in chain.kept()}
+        self.rings = {v: Row(v.dtype.name, v.shape) for v in chain.in_rings()}
         self.steps: list[Step] = []
         lag = chain.lags()
         at_hand: dict[Value, KernelNode] = {}
-        for value, row in self.kept.items():
-            if value not in chain.made:
-                memory = ValueMemory(value)
+        for value, row in self.rings.items():
+            if value not in chain.producers:
+                memory = Memory(value)
                 maps = identity(value.shape)
                 use = Use(value, maps, 0, memory.strides)
                 ref = Ref(None, memory, None, linear(maps, memory.strides), use)
@@ -396,21 +397,21 @@ class Strips:
                 self.steps.append(Step([node], [(node, row)], {}, 0, True))
                 at_hand[value] = self._node(value)
         for k, group in enumerate(chain.groups):
-            mine = [key for key in self.kept if chain.made.get(key) == k]
+            mine = [key for key in self.rings if chain.producers.get(key) == k]
             stored = [m for m in group.members if m in requested]
-            wanted = [m for m in stored if m not in self.kept or external(m, chain.groups)]
+            wanted = [m for m in stored if m not in self.rings or external(m, chain.groups)]
             nodes = Nodes(group, fusion, cloned, dict(at_hand))
-            kept = [(nodes.add(v), self.kept[v]) for v in mine]
-            if kept:
-                self.steps.append(Step(nodes.order, kept, {}, lag[k]))
+            rows = [(nodes.add(v), self.rings[v]) for v in mine]
+            if rows:
+                self.steps.append(Step(nodes.order, rows, {}, lag[k]))
             at_hand |= {key: self._node(key) for key in mine}
             if wanted:
                 nodes = Nodes(group, fusion, cloned, dict(at_hand))
                 stored_by = nodes.results(wanted)
                 self.steps.append(Step(nodes.order, [], stored_by, lag[k]))
-        made = {m for g in chain.groups for m in g.members}
+        members = {m for g in chain.groups for m in g.members}
         read = (r.memory for s in self.steps for node in s.order for r in node.args)
-        self.valid = not any(m is not None and m.value in made for m in read)
+        self.valid = not any(m is not None and m.value in members for m in read)
 
     def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every step."""
@@ -420,5 +421,5 @@ class Strips:
         node = KernelNode(value, None)
         node.operation, node.shape, node.folded = FromRing(), value.shape, ()
         node.cost = 1
-        node.ring = self.kept[value]
+        node.ring = self.rings[value]
         return node

@@ -56,8 +56,8 @@ def resized(s: Schedule, block: int) -> Schedule:
         case SharedRows():  # other blocks read rows whenever they need them
             if block == s.block:
                 return s
-            made = RowsByBlock(s.facts, block, s.narrow, s.shared, s.far)
-            return replace(made, single=_single(s, block))
+            schedule = RowsByBlock(s.facts, block, s.narrow, s.shared, s.far)
+            return replace(schedule, single=_single(s, block))
         case SingleBlock() | RowsByBlock():
             return replace(s, block=block, single=_single(s, block))
         case Flat() | DeviceScan() | SheetRows():

@@ -120,8 +120,8 @@ def _register_rows(facts: KernelFacts, target: GpuTarget) -> RegisterRows | None
         return None
     block, packs, resident = shape
     even = facts.ints[rows.stop] // rows.width == block * packs
-    made = RegisterRows(facts, block, facts.fits_int32, rows, packs, even, resident)
-    return replace(made, far=_is_far(made, target))
+    schedule = RegisterRows(facts, block, facts.fits_int32, rows, packs, even, resident)
+    return replace(schedule, far=_is_far(schedule, target))
 
 
 def _is_far(s: RowsByWarp | RowsByBlock | SharedRows | RegisterRows, target: GpuTarget) -> bool:
@@ -135,7 +135,7 @@ def _rows(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
     """Choose the number of threads for an iteration of the parallel loop."""
     group = _threads_of_row(facts, loop, target)
     if group > WARP:
-        made: RowsByWarp | RowsByBlock | SharedRows = RowsByBlock(
+        schedule: RowsByWarp | RowsByBlock | SharedRows = RowsByBlock(
             facts, group, facts.fits_int32, placed(facts, group, group, target.shared_memory)
         )
     else:
@@ -144,11 +144,11 @@ def _rows(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
             group, block = 1, max(WARP, min(BLOCK, power_of_two(facts.rows // target.sms)))
         each = group > 1 and all(n is not None and n <= group for n in facts.inner)
         shared = placed(facts, block, group, target.shared_memory)
-        made = RowsByWarp(facts, block, facts.fits_int32, group, shared, one_each=each)
-    made = _shared_rows(facts, target) or made
-    if not isinstance(made, RowsByWarp):
-        made = replace(made, single=_single(facts))
-    return replace(made, far=_is_far(made, target))
+        schedule = RowsByWarp(facts, block, facts.fits_int32, group, shared, one_each=each)
+    schedule = _shared_rows(facts, target) or schedule
+    if not isinstance(schedule, RowsByWarp):
+        schedule = replace(schedule, single=_single(facts))
+    return replace(schedule, far=_is_far(schedule, target))
 
 
 def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
@@ -170,28 +170,28 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
 
 def _shared_rows(facts: KernelFacts, target: GpuTarget) -> SharedRows | None:
     """Return the schedule that fetches long rows, if there are any and a block has room."""
-    found = facts.fetched
-    start = None if found is None else evaluate(found.start, facts.known)
-    stop = None if found is None else evaluate(found.stop, facts.known)
-    if found is None or start is None or stop is None:
+    fetched = facts.fetched
+    start = None if fetched is None else evaluate(fetched.start, facts.known)
+    stop = None if fetched is None else evaluate(fetched.stop, facts.known)
+    if fetched is None or start is None or stop is None:
         return None
     # What replaces a row is stored in packs alone.
-    replaces = (stop - start) % found.width == 0 and facts.replacing is not None
-    if found.others and not replaces:
+    replaces = (stop - start) % fetched.width == 0 and facts.replacing is not None
+    if fetched.others and not replaces:
         return None  # what is not fetched would be waited for by too few threads
-    bytes_ = (stop - start) * found.bytes // found.width
+    bytes_ = (stop - start) * fetched.bytes // fetched.width
     if bytes_ < (REPLACED if replaces else FETCHED):
         return None
     for block, resident, most in FETCHING:
         if block * resident > target.threads_per_sm or bytes_ > most:
             continue
         shared = placed(facts, block, block, target.shared_memory)
-        made = SharedRows(facts, block, facts.fits_int32, found, 0, replaces, shared)
+        schedule = SharedRows(facts, block, facts.fits_int32, fetched, 0, replaces, shared)
         room = (target.shared_memory + 1024) // resident - 1024 - fold_bytes(facts)
-        room -= near_bytes(facts, shared, 1) + merge_bytes(made)
-        slots = slots_of(found, stop - start, block, room)
+        room -= near_bytes(facts, shared, 1) + merge_bytes(schedule)
+        slots = slots_of(fetched, stop - start, block, room)
         if slots:
-            return replace(made, slots=slots)
+            return replace(schedule, slots=slots)
     return None
 
 
@@ -199,12 +199,12 @@ def _sheet(facts: KernelFacts, loop: For, target: GpuTarget) -> SheetRows:
     """Choose the threads of a sheet."""
     group = crossing(loop, facts.kernel)
     if facts.sized:
-        made = _columns(facts, facts.sized, group or WARP, target)
+        schedule = _columns(facts, facts.sized, group or WARP, target)
     else:  # short rows: several for each warp, whose threads have a pack each
         longest = WARP if facts.longest_inner is None else facts.longest_inner
         group = group or min(WARP, power_of_two(-(-longest // 4)))
-        made = SheetRows(facts, BLOCK, facts.fits_int32, group, PACK)
-    return replace(made, single=_single(facts))
+        schedule = SheetRows(facts, BLOCK, facts.fits_int32, group, PACK)
+    return replace(schedule, single=_single(facts))
 
 
 def _columns(facts: KernelFacts, sized: list[Total], group: int, target: GpuTarget) -> SheetRows:
@@ -222,7 +222,7 @@ def _columns(facts: KernelFacts, sized: list[Total], group: int, target: GpuTarg
     chunks = -(-count // (group * width))
     large = is_tall(chunks, facts.rows, target) or chunks <= FEW
     block = min(LARGEST if large else BLOCK, target.threads_per_sm)
-    made = SheetRows(facts, block, facts.fits_int32, group, width)
-    while made.block > group and merge_bytes(made) > target.shared_memory - 1024:
-        made = replace(made, block=made.block // 2)
-    return made
+    schedule = SheetRows(facts, block, facts.fits_int32, group, width)
+    while schedule.block > group and merge_bytes(schedule) > target.shared_memory - 1024:
+        schedule = replace(schedule, block=schedule.block // 2)
+    return schedule

@@ -111,8 +111,8 @@ class KernelFacts:
     @cached_property
     def arrays(self) -> list[Local]:
         """Local arrays that have memory of their own."""
-        found = (s for s in statements(self.kernel.body) if isinstance(s, Local))
-        return [s for s in found if s.size is not None and self.homes[s.name] == s.name]
+        declared = (s for s in statements(self.kernel.body) if isinstance(s, Local))
+        return [s for s in declared if s.size is not None and self.homes[s.name] == s.name]
 
     @cached_property
     def homes(self) -> dict[str, str]:

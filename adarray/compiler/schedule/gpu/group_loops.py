@@ -252,7 +252,7 @@ class GroupLoops:
 
     def _moved(self, s: For, lets: dict[str, Expr]) -> tuple[Moved, ...]:
         """Return the loads and stores of neighbouring elements of arrays, once each."""
-        found: list[Moved] = []
+        accesses: list[Moved] = []
         seen: set[Expr] = set()
         read, written = self.touches((s,))
         for x in s.body:
@@ -265,14 +265,14 @@ class GroupLoops:
                     and walks(e.index, s.var, lets)
                 ):
                     seen.add(e)
-                    found.append(Moved("load", self.dtypes[e.buffer], e))
+                    accesses.append(Moved("load", self.dtypes[e.buffer], e))
             if isinstance(x, Store) and x.buffer in self.dtypes and walks(x.index, s.var, lets):
                 stores = sum(isinstance(y, Store) and y.buffer == x.buffer for y in s.body)
                 if x.buffer not in read and stores == 1:
-                    found.append(Moved("store", self.dtypes[x.buffer], x))
+                    accesses.append(Moved("store", self.dtypes[x.buffer], x))
             elif isinstance(x, Fold) and self._is_beside(x, s, lets):
-                found.append(Moved("fold", x.value.dtype, x))
-        return tuple(found)
+                accesses.append(Moved("fold", x.value.dtype, x))
+        return tuple(accesses)
 
     def _is_beside(self, x: Fold, s: For, lets: dict[str, Expr]) -> bool:
         """Whether iterations fold into neighbouring elements of an array total in memory."""
@@ -297,13 +297,13 @@ class GroupLoops:
             return None
         stores = {id(m.access) for m in moved}
         places = {id(f) for f in accumulators}
-        found = []
+        repeated = []
         for x in s.body:
             if isinstance(x, Fold) and (id(x) in places or x.index is None):
-                found.append(x)
+                repeated.append(x)
             elif not isinstance(x, Let) and id(x) not in stores:
                 return None
-        return tuple(found)
+        return tuple(repeated)
 
     # -- packs -----------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class GroupLoops:
                 known.setdefault((x.buffer, places[k][1]), []).append((const, k))
         askew = len({(c % width, rest) for c, rest in places}) > 1 and len(s.body) <= SHORT
         wanted = {p[1]: p[0] for m, p in zip(moved, places, strict=True) if m.kind == "store"}
-        found = [(k, 0) for k in range(len(moved))]
+        slices = [(k, 0) for k in range(len(moved))]
         for (_, rest), family in known.items():
             # The one that is aligned where the result is, or else the one in the middle.
             middle = sorted(family)[len(family) // 2][0]
@@ -346,5 +346,5 @@ class GroupLoops:
             for const, k in family:
                 near = [(c, a) for c, a in straight if 0 < abs(const - c) < width]
                 if near:
-                    found[k] = (near[0][1], const - near[0][0])
-        return Packs(width, tuple(found), askew)
+                    slices[k] = (near[0][1], const - near[0][0])
+        return Packs(width, tuple(slices), askew)

@@ -88,9 +88,9 @@ def neighbours(loop: For) -> tuple[str, set[str]]:
 
 def reads_its_own(body: tuple[Stmt, ...]) -> bool:
     """Whether statements load from memory that they write."""
-    found = list(statements(body))
-    written = {s.buffer for s in found if isinstance(s, Store)}
-    loads = (e for s in found for root in expressions(s) for e in walk(root))
+    inside = list(statements(body))
+    written = {s.buffer for s in inside if isinstance(s, Store)}
+    loads = (e for s in inside for root in expressions(s) for e in walk(root))
     return any(isinstance(e, Load) and e.buffer in written for e in loads)
 
 
@@ -104,17 +104,17 @@ def crossing(loop: For, kernel: Kernel) -> int:
     found_lets = (s for s in statements(loop.body) if isinstance(s, Let))
     lets = {s.name: s.value for s in found_lets if s.name not in fixed}
     dtypes = {b.name: b.dtype for b in kernel.buffers}
-    found: list[tuple[str, str, Expr]] = []
+    accesses: list[tuple[str, str, Expr]] = []
     for inner in loop.body:
         for s in inner.body if isinstance(inner, For) else ():
             assert isinstance(inner, For)
             loads = [e for x in expressions(s) for e in walk(x) if isinstance(e, Load)]
-            found += [(inner.var, e.buffer, e.index) for e in loads]
+            accesses += [(inner.var, e.buffer, e.index) for e in loads]
             if isinstance(s, Store):
-                found.append((inner.var, s.buffer, s.index))
+                accesses.append((inner.var, s.buffer, s.index))
     sizes = [
         SIZES[dtypes[buffer]]
-        for var, buffer, index in found
+        for var, buffer, index in accesses
         if buffer in dtypes
         and slope(index, var, lets) not in (ZERO, ONE)
         and slope(index, along, lets) == ONE
@@ -138,7 +138,7 @@ def homes(kernel: Kernel) -> dict[str, str]:
     One that is no longer used gives its memory to the next one of the same size, from the
     loop on that reads it for the last time, if each iteration writes only where it reads.
     """
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     bodies = [kernel.body]
     bodies += [s.body for s in kernel.body if isinstance(s, For)]
     for body in bodies:
@@ -147,32 +147,32 @@ def homes(kernel: Kernel) -> dict[str, str]:
         uses = {s.name: [i for i, names in enumerate(named) if s.name in names] for s in declared}
         free = dict.fromkeys(s.name for s in declared)
         for s in declared:
-            found.setdefault(s.name, s.name)
+            owners.setdefault(s.name, s.name)
             for t in declared:
                 same = t.name in free and t.size == s.size and t.dtype == s.dtype and uses[t.name]
                 if t is s or not same or not uses[s.name] or body.index(t) > body.index(s):
                     continue
                 last, first = uses[t.name][-1], uses[s.name][0]
                 if last < first or (last == first and _in_place(body[last], t.name, s.name)):
-                    found[s.name] = found[t.name]
+                    owners[s.name] = owners[t.name]
                     del free[t.name]
                     break
     for x in statements(kernel.body):
         if isinstance(x, Local) and x.size is not None:
-            found.setdefault(x.name, x.name)
-    return found
+            owners.setdefault(x.name, x.name)
+    return owners
 
 
 def _named(s: Stmt) -> set[str]:
     """Return the arrays that a statement, and those in it, read or write."""
-    found = set()
+    names = set()
     for x in statements((s,)):
-        found |= {e.buffer for root in expressions(x) for e in walk(root) if isinstance(e, Load)}
+        names |= {e.buffer for root in expressions(x) for e in walk(root) if isinstance(e, Load)}
         if isinstance(x, Store):
-            found.add(x.buffer)
+            names.add(x.buffer)
         elif isinstance(x, Fold):
-            found.add(x.target)
-    return found
+            names.add(x.target)
+    return names
 
 
 def _in_place(s: Stmt, old: str, new: str) -> bool:
@@ -229,10 +229,10 @@ def across(loop: For) -> bool:
     """Whether iterations of a parallel loop store what they fold across the rows of an array."""
     lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
     for s in statements(loop.body):
-        found = running(s) if isinstance(s, For) else None
-        if found is not None and slope(found[1].index, loop.var, lets) == ONE:
+        parts = running(s) if isinstance(s, For) else None
+        if parts is not None and slope(parts[1].index, loop.var, lets) == ONE:
             assert isinstance(s, For)
-            return slope(found[1].index, s.var, lets) != ONE
+            return slope(parts[1].index, s.var, lets) != ONE
     return False
 
 

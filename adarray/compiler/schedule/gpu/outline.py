@@ -241,9 +241,9 @@ class _Outliner:
     def outline(self, body: Body, totals: tuple[Total, ...]) -> Outline:
         """Return the outline of what runs `body`, and combines `totals`."""
         schedule, kernel = self.schedule, self.kernel
-        found = applied(self.statements)
-        scalars = scalar_choices(self.statements, found, isinstance(schedule, RegisterRows))
-        is_careful = any(scalars.careful(e) for e in found)
+        computed = applied(self.statements)
+        scalars = scalar_choices(self.statements, computed, isinstance(schedule, RegisterRows))
+        is_careful = any(scalars.careful(e) for e in computed)
         memory = self._memory()
         parts = tuple(map(self._part, totals))
         far = _is_far(schedule)
@@ -357,8 +357,8 @@ class _Outliner:
     def _running(self, body: Body) -> tuple[dict[int, tuple[Fold, Store]], frozenset[int]]:
         """Return running folds: those that threads share, and others."""
         loops = (s for s in statements(body) if isinstance(s, For) and s.kind == "serial")
-        found = {id(s): r for s in loops if (r := running(s)) is not None}
-        return (found, frozenset()) if self._has_groups() else ({}, frozenset(found))
+        parts = {id(s): r for s in loops if (r := running(s)) is not None}
+        return (parts, frozenset()) if self._has_groups() else ({}, frozenset(parts))
 
     def _has_groups(self) -> bool:
         """Whether threads of a group share rows, and wait for each other."""

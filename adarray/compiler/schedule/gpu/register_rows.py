@@ -143,9 +143,9 @@ def resident_rows(kernel: Kernel) -> ResidentRows | None:
     top = tuple(own if s is loop else s for s in kernel.body)
     stop = inner[0].stop
     assert isinstance(stop, Var)
-    made = replace(kernel, body=top)
+    rewritten = replace(kernel, body=top)
     fetched = tuple(r for r in loads if width * SIZES[r.load.dtype] >= LEAST)
-    return ResidentRows(made, changed, stop.name, {**values, **rows}, totals, width, fetched)
+    return ResidentRows(rewritten, changed, stop.name, {**values, **rows}, totals, width, fetched)
 
 
 def _is_simple(kernel: Kernel, loop: For, inner: tuple[For, ...]) -> bool:
@@ -229,9 +229,9 @@ def _with_values(loop: For, inner: tuple[For, ...]) -> tuple[tuple[For, ...], di
         for x in s.body:
             if isinstance(x, Let) and x.value.dtype in SIZES and _is_dear(x, numbers[i]):
                 first.setdefault(numbers[i].named[x.name], (i, x))
-    needed_later = dict.fromkeys(n for found in reads for n in found.values())
+    needed_later = dict.fromkeys(n for numbers in reads for n in numbers.values())
     names = {n: f"value{k}_" for k, n in enumerate(needed_later)}
-    made: list[For] = []
+    loops: list[For] = []
     for i, s in enumerate(inner):
         body: list[Stmt] = []
         for x in s.body:
@@ -243,8 +243,8 @@ def _with_values(loop: For, inner: tuple[For, ...]) -> tuple[tuple[For, ...], di
             j, let = first[n]
             if j == i:
                 body.append(Store(name, Var("int64", s.var), Var(let.value.dtype, let.name)))
-        made.append(replace(s, body=needed(body)))
-    return tuple(made), {name: first[n][1].value.dtype for n, name in names.items()}
+        loops.append(replace(s, body=needed(body)))
+    return tuple(loops), {name: first[n][1].value.dtype for n, name in names.items()}
 
 
 def _is_dear(x: Let, numbers: Numbers) -> bool:
@@ -260,7 +260,7 @@ def _changing(
     loop: For, inner: tuple[For, ...], first: Mapping[int, tuple[int, Let]], i: int
 ) -> set[int]:
     """Return the numbers of values that depend on what has changed before loop `i`."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     changes: dict[int, set[str]] = {}
     for n, (j, let) in first.items():
         if j not in changes:
@@ -272,21 +272,21 @@ def _changing(
             }
         own = {x.name: x.value for x in inner[j].body if isinstance(x, Let)}
         if _names(let.value, own) & changes[j]:
-            found.add(n)
-    return found
+            numbers.add(n)
+    return numbers
 
 
 def _names(e: Expr, lets: Mapping[str, Expr]) -> set[str]:
     """Return the names that a value depends on."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = [e]
     while stack:
         for x in walk(stack.pop()):
-            if isinstance(x, Var) and x.name not in found:
-                found.add(x.name)
+            if isinstance(x, Var) and x.name not in names:
+                names.add(x.name)
                 if x.name in lets:
                     stack.append(lets[x.name])
-    return found
+    return names
 
 
 def _reused(
@@ -295,7 +295,7 @@ def _reused(
     """Return the names of a loop whose values an earlier loop has, of those that it needs."""
     lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
     stack = [e for x in s.body if not isinstance(x, Let) for e in expressions(x)]
-    found: dict[str, int] = {}
+    names: dict[str, int] = {}
     seen: set[str] = set()
     while stack:
         for x in walk(stack.pop()):
@@ -304,10 +304,10 @@ def _reused(
             seen.add(x.name)
             n = numbers.named[x.name]
             if n in first and n not in changed:
-                found[x.name] = n
+                names[x.name] = n
             else:
                 stack.append(lets[x.name])
-    return found
+    return names
 
 
 # -- rows ----------------------------------------------------------------------------------
@@ -329,30 +329,30 @@ def _with_rows(
                 if _moves(multiples, loop.var):
                     key = e.buffer, const, frozenset(multiples.items())
                     places.setdefault(key, []).append((i, e))
-    rows = {k: found for k, found in places.items() if len({i for i, _ in found}) > 1}
+    rows = {k: reads for k, reads in places.items() if len({i for i, _ in reads}) > 1}
     names = {k: f"row{m}_" for m, k in enumerate(rows)}
-    made = list(inner)
-    for key, found in rows.items():
-        begin = found[0][0]
+    loops = list(inner)
+    for key, reads in rows.items():
+        begin = reads[0][0]
         for i in range(begin, len(inner)):
-            loads = {e for j, e in found if j == i}
-            own_ = Var("int64", made[i].var)
+            loads = {e for j, e in reads if j == i}
+            own_ = Var("int64", loops[i].var)
             if i == begin:
-                store = Store(names[key], own_, found[0][1])
-                made[i] = replace(made[i], body=(*made[i].body, store))
+                store = Store(names[key], own_, reads[0][1])
+                loops[i] = replace(loops[i], body=(*loops[i].body, store))
             elif loads:
                 load = Load(dtypes[key[0]], names[key], own_)
-                body = tuple(_replaced(x, loads, load) for x in made[i].body)
-                made[i] = replace(made[i], body=body)
+                body = tuple(_replaced(x, loads, load) for x in loops[i].body)
+                loops[i] = replace(loops[i], body=body)
     known = set(kernel.ints) | {loop.var}
     fetch = []
-    for key, found in rows.items():
-        begin, load = found[0]
-        own = {x.name: x.value for x in made[begin].body if isinstance(x, Let)}
-        first = resolved(at(load.index, made[begin].var, ZERO, own), outer, known)
+    for key, reads in rows.items():
+        begin, load = reads[0]
+        own = {x.name: x.value for x in loops[begin].body if isinstance(x, Let)}
+        first = resolved(at(load.index, loops[begin].var, ZERO, own), outer, known)
         if first is not None and dtypes[key[0]] != "bool" and key[0] in inputs:
             fetch.append(Row(names[key], load, first))
-    return tuple(made), {names[k]: dtypes[k[0]] for k in rows}, tuple(fetch)
+    return tuple(loops), {names[k]: dtypes[k[0]] for k in rows}, tuple(fetch)
 
 
 def _moves(multiples: Mapping[Expr, int], var: str) -> bool:
@@ -383,7 +383,7 @@ def _replaced(s: Stmt, old: set[Load], new: Load) -> Stmt:
 
 
 def shape_of(
-    found: ResidentRows, kernel: Kernel, ints: Mapping[str, int], target: GpuTarget
+    resident: ResidentRows, kernel: Kernel, ints: Mapping[str, int], target: GpuTarget
 ) -> tuple[int, int, int] | None:
     """Return threads of a block, packs of each, and blocks that reside side by side.
 
@@ -397,14 +397,14 @@ def shape_of(
         Its integers.
     target : GpuTarget
     """
-    packs, rest = divmod(ints[found.stop], found.width)
-    if rest or packs < LEAST_PACKS or not _in_packs(kernel, found, ints):
+    packs, rest = divmod(ints[resident.stop], resident.width)
+    if rest or packs < LEAST_PACKS or not _in_packs(kernel, resident, ints):
         return None
     shapes: list[tuple[int, int, int]] = []
     for each in (4, 2, 1):
         block = (-(-packs // each) + WARP - 1) // WARP * WARP
-        own = (OWN + each * found.words + 7) // 8 * 8
-        near = block * (each * found.fetched + 8) + BESIDE
+        own = (OWN + each * resident.words + 7) // 8 * 8
+        near = block * (each * resident.fetched + 8) + BESIDE
         if (
             block <= min(1024, target.threads_per_sm)
             and block * own <= REGISTERS
@@ -418,9 +418,9 @@ def shape_of(
     return min(shapes, key=lambda x: max(0, 4 * x[0] * x[1] - 5 * packs), default=None)
 
 
-def _in_packs(kernel: Kernel, found: ResidentRows, ints: Mapping[str, int]) -> bool:
+def _in_packs(kernel: Kernel, resident: ResidentRows, ints: Mapping[str, int]) -> bool:
     """Whether all rows begin at multiples of packs, if arrays do."""
-    left = Remainders(kernel, ints, found.width)
+    left = Remainders(kernel, ints, resident.width)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "vector"]
     for s in loops:
         own = {x.name: x.value for x in s.body if isinstance(x, Let)}

@@ -45,7 +45,7 @@ class Replacing(NamedTuple):
     """A kernel that replaces rows by values, and what it fetches."""
 
     kernel: Kernel
-    found: FetchedRows
+    fetched: FetchedRows
 
 
 class Numbers:
@@ -78,7 +78,7 @@ class Numbers:
 
     def parts(self, e: Expr, stop: set[int]) -> list[Expr]:
         """Return what a value is computed of, without what values `stop` are computed of."""
-        found: list[Expr] = []
+        parts: list[Expr] = []
         seen: set[int] = set()
         stack = [e]
         while stack:
@@ -89,19 +89,19 @@ class Numbers:
             if n in seen:
                 continue
             seen.add(n)
-            found.append(x)
+            parts.append(x)
             if n not in stop:
                 stack += x.args if isinstance(x, Apply) else ()
                 stack += (x.index,) if isinstance(x, Load) else ()
-        return found
+        return parts
 
     def reached(self, e: Expr, stop: set[int]) -> set[int] | None:
         """Return which of the values `stop` `e` follows from; None if from the row otherwise."""
-        found = {self.of(x): x for x in self.parts(e, stop)}
-        rest = (x for n, x in found.items() if n not in stop)
+        parts = {self.of(x): x for x in self.parts(e, stop)}
+        rest = (x for n, x in parts.items() if n not in stop)
         if any(isinstance(x, Load) and x.buffer == self.source for x in rest):
             return None
-        return found.keys() & stop
+        return parts.keys() & stop
 
     def rebuilt(self, e: Expr, number: int, new: Expr) -> Expr:
         """Return `e` with `new` in place of the value of that number."""
@@ -113,16 +113,16 @@ class Numbers:
         return replace(e, index=self.rebuilt(e.index, number, new)) if isinstance(e, Load) else e
 
 
-def replacing(kernel: Kernel, found: FetchedRows) -> Replacing | None:
+def replacing(kernel: Kernel, fetched: FetchedRows) -> Replacing | None:
     """Return the kernel that stores a value for its last loop; None if there is no such value."""
-    if len(found.sources) != 1:
+    if len(fetched.sources) != 1:
         return None
-    first, last = found.inner[-2:]
-    source = found.sources[0]
+    first, last = fetched.inner[-2:]
+    source = fetched.sources[0]
     known: dict[tuple[object, ...], int] = {}
     before = Numbers(source.buffer, known, first)
     after = Numbers(source.buffer, known, last)
-    values = _values(kernel, found, before)
+    values = _values(kernel, fetched, before)
     hits: set[int] = set()
     for e in _results(last):
         reached = after.reached(e, set(values))
@@ -133,14 +133,14 @@ def replacing(kernel: Kernel, found: FetchedRows) -> Replacing | None:
         return None
     (number,) = hits
     name, dtype = values[number]
-    return _changed(kernel, found, (name, dtype, number), after)
+    return _changed(kernel, fetched, (name, dtype, number), after)
 
 
-def _values(kernel: Kernel, found: FetchedRows, numbers: Numbers) -> dict[int, tuple[str, str]]:
+def _values(kernel: Kernel, fetched: FetchedRows, numbers: Numbers) -> dict[int, tuple[str, str]]:
     """Return name and dtype of the values of the first loop that a slot could have instead."""
-    first, last = found.inner[-2:]
-    dtype = found.sources[0].dtype
-    body = found.loop.body
+    first, last = fetched.inner[-2:]
+    dtype = fetched.sources[0].dtype
+    body = fetched.loop.body
     at = [i for i, s in enumerate(body) if s is first or s is last]
     changing = {
         x.name if isinstance(x, Assign) else x.target
@@ -163,8 +163,8 @@ def _values(kernel: Kernel, found: FetchedRows, numbers: Numbers) -> dict[int, t
 
 def cost(parts: list[Expr], dtype: str) -> int:
     """Return how many operations a value takes, of those that are made of all its operands."""
-    made = [e.name for e in parts if isinstance(e, Apply) and e.dtype == dtype]
-    return sum(CALL if FUNCTIONS[n].is_call or n == "divide" else 1 for n in made)
+    functions = [e.name for e in parts if isinstance(e, Apply) and e.dtype == dtype]
+    return sum(CALL if FUNCTIONS[n].is_call or n == "divide" else 1 for n in functions)
 
 
 def _results(loop: For) -> list[Expr]:
@@ -172,11 +172,11 @@ def _results(loop: For) -> list[Expr]:
 
 
 def _changed(
-    kernel: Kernel, found: FetchedRows, value: tuple[str, str, int], numbers: Numbers
+    kernel: Kernel, fetched: FetchedRows, value: tuple[str, str, int], numbers: Numbers
 ) -> Replacing:
     """Return the kernel with a store of the value, and with loads of it in the last loop."""
     name, dtype, number = value
-    first, last = found.inner[-2:]
+    first, last = fetched.inner[-2:]
     store = Store(ROW_VALUES, Var("int64", first.var), Var(dtype, name))
     load = Load(dtype, ROW_VALUES, Var("int64", last.var))
     body = [_rebuilt(s, numbers, number, load) for s in last.body]
@@ -184,16 +184,16 @@ def _changed(
         id(first): replace(first, body=(*first.body, store)),
         id(last): replace(last, body=needed(body)),
     }
-    loop = replace(found.loop, body=tuple(_new(s, new) for s in found.loop.body))
-    top = tuple(loop if s is found.loop else s for s in kernel.body)
-    inner = tuple(new.get(id(s), s) for s in found.inner)
+    loop = replace(fetched.loop, body=tuple(_new(s, new) for s in fetched.loop.body))
+    top = tuple(loop if s is fetched.loop else s for s in kernel.body)
+    inner = tuple(new.get(id(s), s) for s in fetched.inner)
     loads = {
         (id(new[key]) if key in new else key, e): i
-        for (key, e), i in found.loads.items()
+        for (key, e), i in fetched.loads.items()
         if key != id(last)
     }
     loads[id(inner[-1]), load] = 0
-    changed = found._replace(loop=loop, inner=inner, loads=loads)
+    changed = fetched._replace(loop=loop, inner=inner, loads=loads)
     return Replacing(replace(kernel, body=top), changed)
 
 
@@ -217,10 +217,10 @@ def _rebuilt(s: Stmt, numbers: Numbers, number: int, load: Load) -> Stmt:
 def needed(body: list[Stmt]) -> tuple[Stmt, ...]:
     """Return statements without names that nothing needs."""
     needed: set[str] = set()
-    found: list[Stmt] = []
+    remaining: list[Stmt] = []
     for s in reversed(body):
         if isinstance(s, Let) and s.name not in needed:
             continue
-        found.append(s)
+        remaining.append(s)
         needed |= {e.name for root in expressions(s) for e in walk(root) if isinstance(e, Var)}
-    return tuple(reversed(found))
+    return tuple(reversed(remaining))

@@ -58,7 +58,7 @@ def applied(body: Iterable[Stmt]) -> list[Expr]:
     return [e for s in body for x in expressions(s) for e in walk(x)]
 
 
-def scalar_choices(body: list[Stmt], found: list[Expr], quotients: bool) -> ScalarChoices:
+def scalar_choices(body: list[Stmt], applied: list[Expr], quotients: bool) -> ScalarChoices:
     """Return how the scalar functions of statements are computed.
 
     Parameters
@@ -70,15 +70,15 @@ def scalar_choices(body: list[Stmt], found: list[Expr], quotients: bool) -> Scal
     quotients : bool
         Whether rows are register-resident.
     """
-    calls = sum(isinstance(e, Apply) and FUNCTIONS[e.name].is_call for e in found)
+    calls = sum(isinstance(e, Apply) and FUNCTIONS[e.name].is_call for e in applied)
     loops = (s for s in body if isinstance(s, For) and s.kind == "vector")
     varying = frozenset(x.name for s in loops for x in s.body if isinstance(x, Let))
-    return ScalarChoices(calls > FAR, _pairs(found), varying if quotients else None)
+    return ScalarChoices(calls > FAR, _pairs(applied), varying if quotients else None)
 
 
-def _pairs(found: list[Expr]) -> frozenset[tuple[str, tuple[Expr, ...]]]:
+def _pairs(applied: list[Expr]) -> frozenset[tuple[str, tuple[Expr, ...]]]:
     both: dict[str, set[tuple[str, tuple[Expr, ...]]]] = {"sin": set(), "cos": set()}
-    for e in found:
+    for e in applied:
         if isinstance(e, Apply) and e.name in both and isinstance(e.args[0], Var):
             both[e.name].add((e.dtype, e.args))
     return frozenset(both["sin"] & both["cos"])

@@ -108,13 +108,13 @@ def fetched_rows(kernel: Kernel) -> FetchedRows | None:
     loops = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
     if not loops:
         return None
-    found: dict[tuple[Expr, Expr], list[_Read]] = {}
+    by_bounds: dict[tuple[Expr, Expr], list[_Read]] = {}
     for bounds, read in _reads(kernel, loops[0]):
-        found.setdefault(bounds, []).append(read)
-    for (start, stop), reads in found.items():
-        made = _chosen(kernel, loops[0], reads)
-        if made is not None:
-            return made._replace(start=start, stop=stop)
+        by_bounds.setdefault(bounds, []).append(read)
+    for (start, stop), reads in by_bounds.items():
+        rows = _chosen(kernel, loops[0], reads)
+        if rows is not None:
+            return rows._replace(start=start, stop=stop)
     return None
 
 
@@ -162,8 +162,8 @@ def resolved(e: Expr, lets: Mapping[str, Expr], known: set[str], depth: int = DE
     if not isinstance(e, Apply) or e.dtype != "int64":
         return None
     args = [resolved(a, lets, known, depth) for a in e.args]
-    made = tuple(a for a in args if a is not None)
-    return Apply(e.dtype, e.name, made) if len(made) == len(args) else None
+    resolved_ = tuple(a for a in args if a is not None)
+    return Apply(e.dtype, e.name, resolved_) if len(resolved_) == len(args) else None
 
 
 def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> FetchedRows | None:
@@ -174,14 +174,14 @@ def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> FetchedRows | None
         places.setdefault(r.key, []).append(r)
     if len({k[0] for k in places}) < len(places):
         return None  # a row and its neighbours: they are read out of each other
-    places = {k: found for k, found in places.items() if len({id(r.inner) for r in found}) > 1}
+    places = {k: same for k, same in places.items() if len({id(r.inner) for r in same}) > 1}
     if not places:
         return None
     numbers = {k: i for i, k in enumerate(places)}
-    sources = tuple(Source(k[0], dtypes[k[0]], found[0].first) for k, found in places.items())
-    own = {id(r.inner) for found in places.values() for r in found}
+    sources = tuple(Source(k[0], dtypes[k[0]], same[0].first) for k, same in places.items())
+    own = {id(r.inner) for same in places.values() for r in same}
     inner = tuple(s for s in loop.body if isinstance(s, For) and id(s) in own)
-    loads = {(id(r.inner), r.load): numbers[k] for k, found in places.items() for r in found}
+    loads = {(id(r.inner), r.load): numbers[k] for k, same in places.items() for r in same}
     width = _width(kernel, inner)
     if any(width * SIZES[s.dtype] < LEAST for s in sources):
         return None
@@ -203,7 +203,7 @@ def _width(kernel: Kernel, inner: tuple[For, ...]) -> int:
     return PACK // max(SIZES[dtypes[n]] for n in moved if n in dtypes)
 
 
-def slots_of(found: FetchedRows, iterations: int, threads: int, room: int) -> int:
+def slots_of(rows: FetchedRows, iterations: int, threads: int, room: int) -> int:
     """Return how many slots a thread has in `room` bytes; 0 if a row has more packs.
 
     Parameters
@@ -216,6 +216,6 @@ def slots_of(found: FetchedRows, iterations: int, threads: int, room: int) -> in
     room : int
         Bytes of shared memory for these threads.
     """
-    packs = -(-iterations // (found.width * threads))
-    slots = room // (threads * found.bytes)
+    packs = -(-iterations // (rows.width * threads))
+    slots = room // (threads * rows.bytes)
     return slots if slots >= packs > 0 else 0

@@ -70,10 +70,10 @@ def unwrapped(expr: Expr) -> tuple[Expr, Expr, Expr] | None:
     if not isinstance(expr, Apply) or expr.dtype != "int64":
         return None
     if expr.name == "minimum":
-        found, last = unwrapped(expr.args[0]), expr.args[1]
-        if found is None or not isinstance(last, Apply) or last.name != "subtract":
+        parts, last = unwrapped(expr.args[0]), expr.args[1]
+        if parts is None or not isinstance(last, Apply) or last.name != "subtract":
             return None
-        index, count, own = *found[:2], last.args[0]
+        index, count, own = *parts[:2], last.args[0]
     elif expr.name == "where" and isinstance(plus := expr.args[1], Apply) and plus.name == "add":
         index, count, own = *plus.args, plus.args[1]
     else:
@@ -89,7 +89,7 @@ def fixed_lets(loop: For) -> dict[str, Expr]:
 def shift(index: Expr, var: str, lets: Mapping[str, Expr]) -> int | None:
     """Return by how many columns an element of a row lies beside iteration `var`; None if unknown.
 
-    Passes are numbered like the elements of rows, from `MARGIN` on.
+    Iterations are numbered like the elements of rows, from `MARGIN` on.
     """
     if slope(index, var, lets) != ONE:
         return None
@@ -191,7 +191,7 @@ def _most(stop: Expr) -> int:
 
 def in_packs(kernel: Kernel, ints: Mapping[str, int]) -> bool:
     """Whether what lanes load and store are whole packs, if arrays begin with one."""
-    found = Remainders(kernel, ints, width(kernel))
+    remainders = Remainders(kernel, ints, width(kernel))
     first = integer(MARGIN)
     for loop in statements(kernel.body):
         if not isinstance(loop, For) or loop.kind != "vector":
@@ -208,7 +208,7 @@ def in_packs(kernel: Kernel, ints: Mapping[str, int]) -> bool:
             if isinstance(s, Store):
                 places.append(at(s.index, loop.var, first, lets))
                 places += [_back(loop.start), _back(loop.stop)]
-        if any(found.of(e) != 0 for e in places):
+        if any(remainders.of(e) != 0 for e in places):
             return False
     return True
 
@@ -219,13 +219,13 @@ def _back(bound: Expr) -> Expr:
 
 def wrapped_names(loop: For) -> dict[str, tuple[Expr, Expr, Expr]]:
     """Return what the wrapped indices of a vector loop were made of, by name."""
-    found = {}
+    by_name = {}
     for s in loop.body:
         parts = unwrapped(s.value) if isinstance(s, Let) else None
         if parts is not None:
             assert isinstance(s, Let)
-            found[s.name] = parts
-    return found
+            by_name[s.name] = parts
+    return by_name
 
 
 def neighbours(index: Expr, loop: For) -> str | None:

@@ -102,10 +102,10 @@ def pair_folds(kernel: Kernel) -> PairFolds | None:
     if parts is None:
         return None
     array, across, last, total = parts
-    found = _inner(across, array.name)
-    if found is None:
+    loop_and_fold = _inner(across, array.name)
+    if loop_and_fold is None:
         return None
-    inner, fold = found
+    inner, fold = loop_and_fold
     staged = _staged(kernel, loop, across, inner)
     if staged is None or {s.left for s in staged} != {True, False}:
         return None
@@ -173,7 +173,7 @@ def _staged(kernel: Kernel, loop: For, across: For, inner: For) -> tuple[Staged,
     integers = set(kernel.ints)
     if not isinstance(inner.stop, Var) or inner.stop.name not in integers:
         return None
-    found: dict[Load, Staged] = {}
+    staged: dict[Load, Staged] = {}
     for e in (x for s in inner.body for root in expressions(s) for x in _values(root)):
         if isinstance(e, Var) and e.name not in own:
             return None
@@ -187,8 +187,8 @@ def _staged(kernel: Kernel, loop: For, across: For, inner: For) -> tuple[Staged,
         first = resolved(row, lets, integers | {var})
         if all(moves) or first is None:
             return None
-        found[e] = Staged(e, first, not moves[1])
-    return tuple(found.values())
+        staged[e] = Staged(e, first, not moves[1])
+    return tuple(staged.values())
 
 
 def _values(e: Expr) -> Iterator[Expr]:
@@ -217,20 +217,20 @@ def _ends_well(kernel: Kernel, last: For, array: str) -> bool:
     return len(set(stored)) == len(stored) and set(stored) <= outs
 
 
-def tiles_of(found: PairFolds, ints: Mapping[str, int]) -> tuple[int, int]:
+def tiles_of(pairs: PairFolds, ints: Mapping[str, int]) -> tuple[int, int]:
     """Return the tiles down and across."""
     each = SIDE * EACH
-    ends = (found.loop.stop, found.across.stop)
+    ends = (pairs.loop.stop, pairs.across.stop)
     down, across = (ints[e.name] for e in ends if isinstance(e, Var))
     return -(-down // each), -(-across // each)
 
 
-def is_worth(found: PairFolds, ints: Mapping[str, int], sms: int) -> bool:
+def is_worth(pairs: PairFolds, ints: Mapping[str, int], sms: int) -> bool:
     """Whether there are tiles for most SMs, and rows are not much longer than wide."""
-    down, across = tiles_of(found, ints)
-    assert isinstance(found.inner.stop, Var)
+    down, across = tiles_of(pairs, ints)
+    assert isinstance(pairs.inner.stop, Var)
     some = sms <= 2 * down * across < MANY
-    return some and ints[found.inner.stop.name] <= 4096
+    return some and ints[pairs.inner.stop.name] <= 4096
 
 
 def is_named(s: Stmt, name: str) -> bool:

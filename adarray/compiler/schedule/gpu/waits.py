@@ -40,9 +40,9 @@ def waits(
     written : iterable of str
         What was written before.
     """
-    found = _Waits(touches, homes, written)
-    found.block(body)
-    return frozenset(found.before)
+    walk = _Waits(touches, homes, written)
+    walk.block(body)
+    return frozenset(walk.before)
 
 
 class _Waits:
@@ -57,10 +57,10 @@ class _Waits:
 
     def touches(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Return what a statement, and those in it, read and write."""
-        found = self._known.get(id(s))
-        if found is None:
-            found = self._known[id(s)] = self._touches((s,))
-        return found
+        touched = self._known.get(id(s))
+        if touched is None:
+            touched = self._known[id(s)] = self._touches((s,))
+        return touched
 
     def block(self, body: tuple[Stmt, ...]) -> None:
         """Go through statements."""
@@ -129,10 +129,10 @@ class _Waits:
 
     def _both(self, other: dict[str, Stretch | None]) -> dict[str, Stretch | None]:
         """Return what was written in either of two ways."""
-        found: dict[str, Stretch | None] = dict.fromkeys(self.written.keys() | other.keys())
+        both: dict[str, Stretch | None] = dict.fromkeys(self.written.keys() | other.keys())
         same = (n for n in self.written.keys() & other.keys() if self.written[n] == other[n])
-        found.update((n, self.written[n]) for n in same)
-        return found
+        both.update((n, self.written[n]) for n in same)
+        return both
 
     def _loop(self, s: For) -> None:
         read, written = set(self.read), dict(self.written)
