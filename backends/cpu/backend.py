@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from adarray_backends.cpu import blas
-from adarray_backends.cpu.runtime import CPUEngine, Cutoffs, Library
+from adarray_backends.cpu.runtime import CPUEngine, Cutoffs, KernelLibrary
 
 from adarray.errors import BackendError
 
 
-def load(backend: str, module: str) -> Library:
+def load(backend: str, module: str) -> KernelLibrary:
     """Return the library of a backend.
 
     Raises
@@ -22,7 +22,7 @@ def load(backend: str, module: str) -> Library:
         If the extension module is missing or cannot be loaded.
     """
     try:
-        return Library(module)
+        return KernelLibrary(module)
     except ModuleNotFoundError as error:
         if error.name != f"adarray_native.{module}":
             raise
@@ -91,16 +91,16 @@ class CPUBackend:
     known: tuple[str, ...]
 
     def __init__(self) -> None:
-        self._library: Library | None = None
+        self._library: KernelLibrary | None = None
 
     @property
-    def library(self) -> Library:
+    def library(self) -> KernelLibrary:
         """The extension module, loaded when first asked for."""
         if self._library is None:
             self._library = self.load()
         return self._library
 
-    def load(self) -> Library:
+    def load(self) -> KernelLibrary:
         """Load the extension module and make it ready."""
         return load(self.name, self.module)
 

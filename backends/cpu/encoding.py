@@ -146,7 +146,7 @@ def _product_caller(dtype: np.dtype[Any]) -> Callable[[list[Any]], list[Any]]:
     return lambda operands: [np.array(np.matmul(*operands), dtype, order="C", copy=None)]
 
 
-class Encoder:
+class CpuEncoder:
     """Writes a plan down.
 
     Parameters

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from adarray_backends.cpu import blas
-from adarray_backends.cpu.encoding import Encoder
-from adarray_backends.cpu.kernels import Kernels, Loaded, kernels
+from adarray_backends.cpu.encoding import CpuEncoder
+from adarray_backends.cpu.kernels import Kernels, LoadedKernels, kernels
 
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
@@ -55,7 +55,7 @@ def _reporter(rerun: FaultHandler | None) -> Callable[[list[Any], int, int, Any]
     return report
 
 
-class Executable(CompiledPlan):
+class CpuExecutable(CompiledPlan):
     """A plan that is ready to run.
 
     Attributes
@@ -101,7 +101,7 @@ class Executable(CompiledPlan):
         plan: Plan,
         names: dict[int, str],
         texts: dict[str, str],
-        loaded: Loaded,
+        loaded: LoadedKernels,
         run: Callable[[list[Any]], list[Any]],
         timed: Callable[[list[Any]], tuple[list[Any], tuple[int, ...]]],
     ) -> None:
@@ -200,7 +200,7 @@ def prepare(library: Any, threads: int, plans: Iterable[Plan], precise: bool = F
 def executable(
     library: Any, threads: int, plan: Plan, precise: bool = False,
     rerun: FaultHandler | None = None, engine: BaseEngine | None = None,
-) -> Executable:  # fmt: skip
+) -> CpuExecutable:  # fmt: skip
     """Compile a plan.
 
     Parameters
@@ -228,7 +228,7 @@ def executable(
     make = _maker(library)
     names, texts = _print(plan, target_of(library, threads, precise))
     loaded = _table(library, precise, texts.values()).load(texts)
-    encoder = Encoder(library, threads, blas.ready(library.lib, library.ffi), engine)
+    encoder = CpuEncoder(library, threads, blas.ready(library.lib, library.ffi), engine)
     encoder.encode(plan, names, loaded.functions)
     run, timed = make(
         array("q", encoder.words).tobytes(),
@@ -237,7 +237,7 @@ def executable(
         tuple(encoder.functions),
         _reporter(rerun),
     )
-    executable_ = Executable(plan, names, texts, loaded, run, timed)
+    executable_ = CpuExecutable(plan, names, texts, loaded, run, timed)
     executable_.arena_bytes = encoder.memory
     executable_.peak_bytes = encoder.memory + encoder.result_bytes
     executable_.threads = tuple(encoder.step_threads)

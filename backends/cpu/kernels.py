@@ -43,7 +43,7 @@ class Functions(NamedTuple):
     scratch: int
 
 
-class Loaded(NamedTuple):
+class LoadedKernels(NamedTuple):
     """Where kernels came from.
 
     Parameters
@@ -142,7 +142,7 @@ class Kernels:
             return False
         return key not in cache.find([key])
 
-    def load(self, texts: dict[str, str]) -> Loaded:
+    def load(self, texts: dict[str, str]) -> LoadedKernels:
         """Return the functions of kernels, given by name and source.
 
         Raises
@@ -166,7 +166,7 @@ class Kernels:
             from_disk, compiled = from_disk - early, compiled + early
         functions = {name: self._functions[name] for name in texts}
         in_memory = len(texts) - from_disk - compiled
-        return Loaded(functions, compiled, from_disk, in_memory, time.perf_counter() - begun)
+        return LoadedKernels(functions, compiled, from_disk, in_memory, time.perf_counter() - begun)
 
     def _find(self, cache: disk.Cache, keys: dict[str, str]) -> int:
         """Load what the cache has; return the number of kernels."""

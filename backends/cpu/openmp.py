@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from adarray_backends.cpu.backend import CPUBackend
-from adarray_backends.cpu.runtime import Library
+from adarray_backends.cpu.runtime import KernelLibrary
 
 from adarray.errors import BackendError
 
@@ -28,7 +28,7 @@ class OpenMPBackend(CPUBackend):
     module = "_openmp"
     known = ("threads", "cutoff")
 
-    def load(self) -> Library:
+    def load(self) -> KernelLibrary:
         """Load the extension module; have the team stopped before a fork.
 
         A forked child has none of the team's members and would wait for them.

@@ -29,7 +29,7 @@ from adarray.runtime import CompilingEngine, FaultHandler
 
 if TYPE_CHECKING:
     from adarray_backends.cpu.ahead import Ahead
-    from adarray_backends.cpu.executor import Executable
+    from adarray_backends.cpu.executor import CpuExecutable
 
     from adarray.compiler.ir.plan import Plan
 
@@ -88,7 +88,7 @@ class Compiled(NamedTuple):
     threads_from: int
 
 
-class Library:
+class KernelLibrary:
     """An extension module and the tables of its kernels.
 
     Parameters
@@ -178,12 +178,12 @@ class CPUEngine(CompilingEngine):
     ----------
     name : str
         Name of the backend.
-    library : Library
+    library : KernelLibrary
     threads : int
     cutoffs : Cutoffs
     """
 
-    def __init__(self, name: str, library: Library, threads: int, cutoffs: Cutoffs) -> None:
+    def __init__(self, name: str, library: KernelLibrary, threads: int, cutoffs: Cutoffs) -> None:
         self.name = name
         self.threads = threads
         self.library = library
@@ -201,7 +201,7 @@ class CPUEngine(CompilingEngine):
 
     def executable(
         self, plan: Plan, precise: bool = False, rerun: FaultHandler | None = None
-    ) -> Executable:
+    ) -> CpuExecutable:
         """Compile a plan; see `adarray_backends.cpu.executor.executable`."""
         from adarray_backends.cpu.executor import executable  # only jit needs it
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 from adarray_backends.cuda import cublas, kept, lt, tuning
-from adarray_backends.cuda.lt import Algorithm, Form, Product
+from adarray_backends.cuda.lt import Algorithm, LtMatmul, MatmulForm
 from adarray_native import cache
 
 MOST = 12  # algorithms that are measured
@@ -34,10 +34,10 @@ ROUNDS = 4  # of which the fastest two count; the first warms up
 ROUND_MS = 0.4  # that the runs of one algorithm take in a round
 _SIZES = {0: 4, 1: 8, 2: 2, 14: 2}  # bytes, by cudaDataType
 _lock = threading.Lock()
-_found: dict[tuple[int, Form], Product | None] = {}
+_found: dict[tuple[int, MatmulForm], LtMatmul | None] = {}
 
 
-def chosen(form: Form) -> Product | None:
+def chosen(form: MatmulForm) -> LtMatmul | None:
     """Return a product ready to run on the current device; None: let cuBLAS compute it.
 
     Those that add something are None only where nothing can be measured or cuBLASLt knows no
@@ -61,13 +61,13 @@ class _UnableError(Exception):
     """Nothing can be measured now."""
 
 
-def _choose(form: Form) -> Product | None:
+def _choose(form: MatmulForm) -> LtMatmul | None:
     _, _, m, n, k, *_, count, kind, _, compute = form.numbers
     exact = cublas.is_exact(kind, compute)
     worth = m * n * k >= LARGE and (m * n * k < EXACT_MOST or not exact) and tuning.enabled()
     if count > 1 or lt.library() is None or not (worth or form.added or form.epilogue):
         return None
-    matmul = Product(form)
+    matmul = LtMatmul(form)
     if not worth:
         first = matmul.proposals(1)
         return _checked(matmul, first[0]) if first else None
@@ -84,7 +84,7 @@ def _choose(form: Form) -> Product | None:
     return _checked(matmul, algorithm)
 
 
-def _checked(matmul: Product, algorithm: Algorithm) -> Product | None:
+def _checked(matmul: LtMatmul, algorithm: Algorithm) -> LtMatmul | None:
     """Return the product by an algorithm; None if a maximum with zero hides what is no number.
 
     Raises
@@ -105,7 +105,7 @@ def _checked(matmul: Product, algorithm: Algorithm) -> Product | None:
 # -- measuring -----------------------------------------------------------------------------
 
 
-def _fastest(matmul: Product, proposals: list[Algorithm]) -> Algorithm | None:
+def _fastest(matmul: LtMatmul, proposals: list[Algorithm]) -> Algorithm | None:
     """Return the fastest algorithm, where it is clearly faster than the usual way.
 
     That is cuBLAS's own choice, None, and the first proposal for products that add something.
@@ -152,7 +152,7 @@ class _Memory(NamedTuple):
     row: Any
     workspace: Any
 
-    def run(self, matmul: Product, stream: int) -> int:
+    def run(self, matmul: LtMatmul, stream: int) -> int:
         """Run a product; return cuBLAS's status."""
         if matmul.form.epilogue:
             matmul.place_row(self.row.data.ptr)
@@ -162,7 +162,7 @@ class _Memory(NamedTuple):
         return matmul.run(first, second, out, added, self.workspace.ptr, stream)
 
 
-def _memory(form: Form) -> _Memory:
+def _memory(form: MatmulForm) -> _Memory:
     """Return memory to try a product on.
 
     Raises
@@ -178,7 +178,7 @@ def _memory(form: Form) -> _Memory:
         raise _UnableError from error
 
 
-def _filled(form: Form) -> list[Any]:
+def _filled(form: MatmulForm) -> list[Any]:
     """Return arrays for a product: numbers of all sizes and signs."""
     op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, out_kind, _ = form.numbers
     sizes = [
@@ -246,7 +246,7 @@ class _Choice(NamedTuple):
     algorithm: Algorithm | None
 
 
-def _name(form: Form) -> str:
+def _name(form: MatmulForm) -> str:
     """Return the name of the file with the choice for a product."""
     from adarray_backends.cuda import timing
 

@@ -19,8 +19,8 @@ import cupy
 import numpy as np
 from adarray_backends.cuda import conv_tiles, conv_work, cublas, modules, nvrtc, winograd
 from adarray_backends.cuda.conv_tiles import SHAPES, Tile
-from adarray_backends.cuda.conv_work import Launch, Packing, Rounding, Work
-from adarray_backends.cuda.products import Stack, product
+from adarray_backends.cuda.conv_work import ConvLaunch, ConvWork, Packing, Rounding
+from adarray_backends.cuda.products import MatrixStack, product
 
 from adarray.ops.windows import Geometry
 
@@ -68,7 +68,7 @@ def _fewer(device: int) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _work(device: int, name: str, k: Geometry, kind: int) -> Work:
+def _work(device: int, name: str, k: Geometry, kind: int) -> ConvWork:
     """Return the work of an operation, with its tables in the memory of a GPU."""
     with cupy.cuda.Device(device) as gpu:
         work = conv_work.work_of(name, k, kind, gpu.attributes["MultiProcessorCount"])
@@ -82,7 +82,7 @@ def _work(device: int, name: str, k: Geometry, kind: int) -> Work:
         return work._replace(launches=tuple(sent))
 
 
-class _Eager(cublas.Direct):
+class _Eager(cublas.DirectCalls):
     """Launches at once, with memory that is free again afterwards."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Eager(cublas.Direct):
         return int(self.memory[-1].ptr)
 
 
-class _Behind(cublas.Direct):
+class _Behind(cublas.DirectCalls):
     """Hands everything on, and gives room behind what is in use already."""
 
     def __init__(self, to: Any, used: int) -> None:
@@ -136,7 +136,7 @@ def launch(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to:
     a, b, out : int
     k : Geometry
     precision : {"float32", "tf32", "bf16", "fp16", "float64"}
-    to : cublas.Direct
+    to : cublas.DirectCalls
         Takes the launches.
     """
     if conv_work.is_product(name, k):
@@ -180,8 +180,8 @@ def _with_fewer(name: str, a: int, b: int, out: int, k: Geometry, to: Any) -> No
     bases = a, b, out, to.room(size)
     behind = _Behind(to, size)
     for x in winograd.steps(name, k):
-        if isinstance(x, winograd.Product):
-            stacks = (Stack(bases[i] + n, shape, strides) for (i, n), shape, strides in x)
+        if isinstance(x, winograd.PointProducts):
+            stacks = (MatrixStack(bases[i] + n, shape, strides) for (i, n), shape, strides in x)
             product(*stacks, "float32", "float32", behind)
         else:
             args = (*_addresses(*(bases[i] + n for i, n in x.places)), *x.numbers)
@@ -194,17 +194,27 @@ def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, 
     dtype = "float64" if precision == "float64" else "float32"
     images, results = (n, c, plane), (n, o, plane)
     if name == "conv2d":
-        first, second = Stack(b, (o, c), (c, 1)), Stack(a, images, (c * plane, plane, 1))
-        product(first, second, Stack(out, results, (o * plane, plane, 1)), dtype, precision, to)
+        first, second = (
+            MatrixStack(b, (o, c), (c, 1)),
+            MatrixStack(a, images, (c * plane, plane, 1)),
+        )
+        product(
+            first, second, MatrixStack(out, results, (o * plane, plane, 1)), dtype, precision, to
+        )
     elif name == "conv2d_input":
-        first, second = Stack(b, (c, o), (1, c)), Stack(a, results, (o * plane, plane, 1))
-        product(first, second, Stack(out, images, (c * plane, plane, 1)), dtype, precision, to)
+        first, second = (
+            MatrixStack(b, (c, o), (1, c)),
+            MatrixStack(a, results, (o * plane, plane, 1)),
+        )
+        product(
+            first, second, MatrixStack(out, images, (c * plane, plane, 1)), dtype, precision, to
+        )
     else:
         size = n * o * c * (8 if dtype == "float64" else 4)
         summed = to.room(size) if n > 1 else out
-        first = Stack(b, results, (o * plane, plane, 1))
-        second = Stack(a, (n, plane, c), (c * plane, 1, plane))
-        parts = Stack(summed, (n, o, c), (o * c, c, 1))
+        first = MatrixStack(b, results, (o * plane, plane, 1))
+        second = MatrixStack(a, (n, plane, c), (c * plane, 1, plane))
+        parts = MatrixStack(summed, (n, o, c), (o * c, c, 1))
         product(first, second, parts, dtype, precision, _Behind(to, -(-size // 256) * 256))
         if n > 1:
             kind = conv_tiles.KINDS[dtype]
@@ -238,7 +248,7 @@ def _pack(kernels: dict[str, Any], p: Packing | Rounding, x: int, place: int, to
 
 
 def _sum(
-    name: str, kernels: dict[str, Any], work: Work, x: Launch, at: tuple[int, ...], to: Any
+    name: str, kernels: dict[str, Any], work: ConvWork, x: ConvLaunch, at: tuple[int, ...], to: Any
 ) -> None:
     """Prepare weights, and sum."""
     a, b, out, weights = at

@@ -96,7 +96,7 @@ class Rounding(NamedTuple):
         return self.channels * self.pitch // per
 
 
-class Launch(NamedTuple):
+class ConvLaunch(NamedTuple):
     """A kernel that sums, and the one that prepares its weights."""
 
     job: Any  # bytes for the memory of the GPU, as `filling`
@@ -105,12 +105,12 @@ class Launch(NamedTuple):
     prepared: int  # elements
 
 
-class Work(NamedTuple):
+class ConvWork(NamedTuple):
     """What is launched for one operation and its sizes."""
 
     kind: int
     tile: Tile
-    launches: tuple[Launch, ...]
+    launches: tuple[ConvLaunch, ...]
     parts: int
     packings: tuple[Packing | Rounding, ...]  # of the first operands
     summed: int  # numbers that all parts find, unless they are the result
@@ -258,7 +258,7 @@ def _taps(k: Geometry) -> Taps:
     return Taps(down * k.size[1] + right, down, right, i * k.window[1] + j)
 
 
-def _forward(k: Geometry, kind: int, processors: int) -> Work:
+def _forward(k: Geometry, kind: int, processors: int) -> ConvWork:
     c, o = k.per_group()
     plane, area = math.prod(k.out), math.prod(k.window)
     places = (k.number * plane, plane, k.out[1], *k.stride, -k.padding[0][0], -k.padding[1][0])
@@ -268,7 +268,7 @@ def _forward(k: Geometry, kind: int, processors: int) -> Work:
     return _convolved(k, kind, processors, phases, k.size, (c, o), plane, weights)
 
 
-def _to_input(k: Geometry, kind: int, processors: int) -> Work:
+def _to_input(k: Geometry, kind: int, processors: int) -> ConvWork:
     c, o = k.per_group()
     (sh, sw), (top, left) = k.stride, (k.padding[0][0], k.padding[1][0])
     (height, width), area = k.size, math.prod(k.window)
@@ -291,7 +291,7 @@ def _to_input(k: Geometry, kind: int, processors: int) -> Work:
 def _convolved(
     k: Geometry, kind: int, processors: int, phases: list[Phase], size: tuple[int, int],
     channels: tuple[int, int], plane: int, weights: tuple[int, int, int],
-) -> Work:  # fmt: skip
+) -> ConvWork:  # fmt: skip
     """Return the work of a convolution.
 
     Parameters
@@ -341,13 +341,13 @@ def _convolved(
         filling = _written((len(at), wide, shown, k.groups, *weights[:2]), FILLING, at)
         grid = (count, k.groups * parts, 1)
         prepared = k.groups * len(at) * wide
-        launches.append(Launch(_written(job, JOB, table), grid, filling, prepared))
+        launches.append(ConvLaunch(_written(job, JOB, table), grid, filling, prepared))
     packings = (Packing(k.number * k.groups, area, seen, words),) if shape.tensor else ()
     summed = parts * elements if parts > 1 else 0
-    return Work(kind, tile, tuple(launches), parts, packings, summed)
+    return ConvWork(kind, tile, tuple(launches), parts, packings, summed)
 
 
-def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
+def _to_weight(k: Geometry, kind: int, processors: int) -> ConvWork:
     shape, (c, o), taps = SHAPES[kind], k.per_group(), _taps(k)
     area, plane, window = math.prod(k.size), math.prod(k.out), math.prod(k.window)
     tile = tile_of("conv2d_weight", kind, o)
@@ -385,7 +385,7 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
         elements,
         words,
     )  # fmt: skip
-    launch = Launch(_written(job, JOB, *tables), (blocks, k.groups * parts, 1), None, 0)
+    launch = ConvLaunch(_written(job, JOB, *tables), (blocks, k.groups * parts, 1), None, 0)
     images = Packing(k.number * k.groups, area, c, words)
     cotangent = Packing(k.number * k.groups, plane, o, others)
     packings: tuple[Packing | Rounding, ...] = ()
@@ -394,13 +394,13 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> Work:
     elif shape.tensor:
         packings = images, cotangent
     summed = parts * size if parts > 1 or shape.hopper else 0
-    return Work(kind, tile, (launch,), parts, packings, summed)
+    return ConvWork(kind, tile, (launch,), parts, packings, summed)
 
 
 _WORK = {"conv2d": _forward, "conv2d_input": _to_input, "conv2d_weight": _to_weight}
 NAMES = frozenset(_WORK)
 
 
-def work_of(name: str, k: Geometry, kind: int, processors: int) -> Work:
+def work_of(name: str, k: Geometry, kind: int, processors: int) -> ConvWork:
     """Return the work of an operation for a number of multiprocessors."""
     return _WORK[name](k, kind, processors)

@@ -42,8 +42,8 @@ _ONE = {"float32": _ffi.new("float *", 1.0), "float64": _ffi.new("double *", 1.0
 _ZERO = {"float32": _ffi.new("float *", 0.0), "float64": _ffi.new("double *", 0.0)}
 _library: Any = None
 STREAMS = 16  # whose handles are kept, with a workspace each
-_handles: dict[tuple[int, int, int], Handle] = {}
-_captured: set[Handle] = set()  # those whose memory a graph of the user's may read
+_handles: dict[tuple[int, int, int], CublasHandle] = {}
+_captured: set[CublasHandle] = set()  # those whose memory a graph of the user's may read
 _spare: dict[int, list[Any]] = {}  # of each device: what cuBLAS made, and no stream has any more
 _mine = threading.local()  # the handle that a thread has used last, which it may be using
 _PER_THREAD = 2  # the address of the stream that every thread has for itself
@@ -60,7 +60,7 @@ class Matrix(NamedTuple):
     distance: int = 0
 
 
-class Handle:
+class CublasHandle:
     """A cuBLAS handle for one device and stream, with memory to work in.
 
     Parameters
@@ -97,7 +97,7 @@ class Handle:
         return int(rooms[-1].ptr)
 
 
-def _made(device: int, owner: Handle) -> Any:
+def _made(device: int, owner: CublasHandle) -> Any:
     """Return what cuBLAS knows a new handle by: one that no stream has any more, or a new one.
 
     It is never destroyed, for which cuBLAS would wait until the whole GPU is done. Work that was
@@ -138,7 +138,7 @@ def _check(what: str, status: int) -> None:
         raise BackendError(f"backend 'cuda': {what} failed with status {status}")
 
 
-def handle() -> Handle:
+def handle() -> CublasHandle:
     """Return the handle of the current device and stream.
 
     Those of the last streams are kept: programs that make streams all the time would use up
@@ -159,7 +159,7 @@ def handle() -> Handle:
     return handle_
 
 
-def _new(key: tuple[int, int, int]) -> Handle:
+def _new(key: tuple[int, int, int]) -> CublasHandle:
     """Make the handle of a stream; those let go that were not used since the last ones were."""
     with _lock:
         handle_ = _handles.get(key)
@@ -170,7 +170,7 @@ def _new(key: tuple[int, int, int]) -> Handle:
                 if x.used:  # another round
                     x.used = False
                     _handles[oldest] = x
-            handle_ = _handles[key] = Handle(key[1])
+            handle_ = _handles[key] = CublasHandle(key[1])
         return handle_
 
 
@@ -179,7 +179,7 @@ def product_address() -> int:
     return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), "cublasGemmStridedBatchedEx")))
 
 
-def address(handle_: Handle) -> int:
+def address(handle_: CublasHandle) -> int:
     """Return the address that cuBLAS knows a handle by."""
     return int(_ffi.cast("uintptr_t", handle_.handle))
 
@@ -206,7 +206,7 @@ class Address(int):
     """An address among the arguments of a kernel."""
 
 
-class Direct:
+class DirectCalls:
     """Does at once what a product consists of; others may write it down for later.
 
     Addresses are handed on as they came, but for offsets that are added to them.
@@ -238,7 +238,7 @@ class Direct:
 
         if (first | second | out) % lt.ALIGNED:
             return False
-        fast = algorithms.chosen(lt.Form(form))
+        fast = algorithms.chosen(lt.MatmulForm(form))
         if fast is None:
             return False
         stream = cupy.cuda.get_current_stream().ptr
@@ -257,7 +257,7 @@ class Direct:
         _check("cublasGemmStridedBatchedEx", status)
 
 
-DIRECT = Direct()
+DIRECT = DirectCalls()
 
 
 def is_exact(kind: int, compute: int) -> bool:
@@ -308,7 +308,7 @@ def multiply(
         What float32 operands are rounded to for Tensor Cores; sums are float32.
     given : {"", "float16", "bfloat16"}
         What `a` and `b` are, if they are not of `dtype`.
-    to : Direct
+    to : DirectCalls
         Takes the call.
     """
     form = numbers(a, b, out, dtype, precision, factors)

@@ -7,15 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from adarray_backends.cuda import tuning
-from adarray_backends.cuda.launcher import Extent, Kernel, Place, Product, ProductLt, Record, encode
+from adarray_backends.cuda.launcher import (
+    Extent,
+    KernelRecord,
+    LtMatmulRecord,
+    MatmulRecord,
+    Record,
+    SlotOffset,
+    encode,
+)
 
 from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Plan
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.schedule.gpu.launch import ZEROS, grids, launch_of
-from adarray.compiler.schedule.gpu.launch import Launch as Sizes
+from adarray.compiler.schedule.gpu.launch import ZEROS, LaunchSizes, grids, launch_of
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, RegisterRows, Schedule
 
 ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
@@ -24,7 +31,7 @@ ALIGNED = 16  # bytes: what cuBLASLt is promised
 _BITS = 44  # of an offset
 
 
-class Segment(NamedTuple):
+class StepSegment(NamedTuple):
     """Steps that follow each other.
 
     Parameters
@@ -53,11 +60,11 @@ class Sized(NamedTuple):
     """A kernel of the plan as it will run."""
 
     schedule: Schedule
-    sizes: Sizes
-    text: cuda.Text
+    sizes: LaunchSizes
+    text: cuda.KernelText
 
 
-class Encoder:
+class CudaEncoder:
     """Prints the kernels of a plan and writes its steps down.
 
     Parameters
@@ -98,7 +105,7 @@ class Encoder:
         self.aligned = aligned
         self.wants_aligned: set[int] = set()
         self.references: list[Any] = []  # what launches of products need
-        self.texts: dict[str, cuda.Text] = {}
+        self.texts: dict[str, cuda.KernelText] = {}
         self.kernels: dict[int, Sized] = {}
         lasting = [b for b in plan.buffers if b.kind != "temp"]
         self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(lasting)}
@@ -113,7 +120,7 @@ class Encoder:
         self.room = self.scratch
 
     def _print(self) -> None:
-        printed: dict[tuple[int, Schedule], cuda.Text] = {}
+        printed: dict[tuple[int, Schedule], cuda.KernelText] = {}
         for i, s in enumerate(self.plan.steps):
             if not isinstance(s, KernelStep):
                 continue
@@ -138,20 +145,20 @@ class Encoder:
         self.wants_aligned.update(slot for slot in slots if slot is not None)
         return True
 
-    def place(self, buffer: Buffer, elements: int = 0) -> Place:
+    def place(self, buffer: Buffer, elements: int = 0) -> SlotOffset:
         """Return where an element of a buffer is."""
         offset = elements * buffer.dtype.itemsize
         if buffer.kind == "temp":
-            return Place(ARENA, buffer.offset + offset)
-        return Place(self.slots[id(buffer)], offset)
+            return SlotOffset(ARENA, buffer.offset + offset)
+        return SlotOffset(self.slots[id(buffer)], offset)
 
     def input_slot(self, slot: int) -> int | None:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
         return self._input_slots.get(slot)
 
-    def segments(self, functions: dict[str, Any]) -> list[Segment]:
+    def segments(self, functions: dict[str, Any]) -> list[StepSegment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""
-        segments: list[Segment] = []
+        segments: list[StepSegment] = []
         run: list[tuple[int, list[Record]]] = []
         for i, s in enumerate(self.plan.steps):
             records = self._records(i, s, functions)
@@ -160,10 +167,10 @@ class Encoder:
                 continue
             segments += self._closed(run)
             run = []
-            segments.append(Segment(i, i + 1, None))
+            segments.append(StepSegment(i, i + 1, None))
         return segments + self._closed(run)
 
-    def _closed(self, run: list[tuple[int, list[Record]]]) -> list[Segment]:
+    def _closed(self, run: list[tuple[int, list[Record]]]) -> list[StepSegment]:
         if not run:
             return []
         first, last = run[0][0], run[-1][0] + 1
@@ -175,9 +182,9 @@ class Encoder:
             isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
             for s in self.plan.steps[first:last]
         )
-        products = any(not isinstance(r, Kernel) for r in records)
+        products = any(not isinstance(r, KernelRecord) for r in records)
         words = encode(records, self._extents(first, last))
-        return [Segment(first, last, words, tuple(bounds), products, may_fail)]
+        return [StepSegment(first, last, words, tuple(bounds), products, may_fail)]
 
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
         """Return the launches of a step; None if Python runs it."""
@@ -188,14 +195,15 @@ class Encoder:
         schedule, sizes, text = self.kernels[i]
         counts = sizes.blocks, sizes.blocks * sizes.chunks
         arguments = (
-            *map(self.place, step.buffers), *step.ints, Place(SCRATCH), Place(REFUSED), *counts,
+            *map(self.place, step.buffers), *step.ints,
+            SlotOffset(SCRATCH), SlotOffset(REFUSED), *counts,
         )  # fmt: skip
         records: list[Record] = []
         sizes_of = grids(schedule, sizes, self.target)
         for name in (text.name, *text.followers):
             grid, threads, shared = sizes_of[name.removeprefix(text.name)]
             function = self.gpu.address(functions[name], shared)
-            records.append(Kernel(function, grid, (threads, 1, 1), shared, arguments))
+            records.append(KernelRecord(function, grid, (threads, 1, 1), shared, arguments))
         return records
 
     def _product(self, s: MatmulStep) -> list[Record] | None:
@@ -203,9 +211,9 @@ class Encoder:
         added = row = None
         if s.added is not None:
             place = self.place(s.added.buffer, s.added.offset)
-            added = Added(place, s.added.strides[0], s.scale)
+            added = AddedMatrix(place, s.added.strides[0], s.scale)
         if s.row is not None:
-            row = Row(self.place(s.row.buffer, s.row.offset), s.relu)
+            row = AddedRow(self.place(s.row.buffer, s.row.offset), s.relu)
         notes = Notes(self, added, row)
         stacks = [
             (notes.address(self.place(o.buffer, o.offset)), o.shape, o.strides)
@@ -258,29 +266,29 @@ def _is_address(x: Any) -> bool:
     return isinstance(x, int) and type(x) not in (int, bool)
 
 
-class Added(NamedTuple):
+class AddedMatrix(NamedTuple):
     """A matrix that a product is added to: where it is, distance of rows, the product's factor."""
 
-    place: Place
+    place: SlotOffset
     step: int
     scale: float
 
 
-class Row(NamedTuple):
+class AddedRow(NamedTuple):
     """A vector that is added to each row of a product, after which a ReLU may follow."""
 
-    place: Place
+    place: SlotOffset
     relu: bool
 
 
 class Notes:
-    """Writes a product down: takes what `cublas.Direct` does, with addresses that are places.
+    """Writes a product down: takes what `cublas.DirectCalls` does, with addresses that are places.
 
     The upper bits of such an address are a slot, the lower ones bytes from its beginning.
     """
 
     def __init__(
-        self, encoder: Encoder, added: Added | None = None, row: Row | None = None
+        self, encoder: CudaEncoder, added: AddedMatrix | None = None, row: AddedRow | None = None
     ) -> None:
         self.encoder = encoder
         self.added = added
@@ -288,7 +296,7 @@ class Notes:
         self.records: list[Record] = []
         self._used = 0  # bytes of `room`
 
-    def address(self, place: Place) -> int:
+    def address(self, place: SlotOffset) -> int:
         """Return what stands for a place."""
         return ((place.slot + 1) << _BITS) + place.offset + self._skew(place.slot)
 
@@ -297,21 +305,21 @@ class Notes:
         size = self.encoder.skewed.get(slot, 0)
         return 0 if self.encoder.aligned else size
 
-    def _place(self, address: int) -> Place:
+    def _place(self, address: int) -> SlotOffset:
         slot = (address + (1 << (_BITS - 1))) >> _BITS
         offset = address - (slot << _BITS)
-        return Place(slot - 1, offset - self._skew(slot - 1))
+        return SlotOffset(slot - 1, offset - self._skew(slot - 1))
 
     def room(self, size: int) -> int:
         """Return the place of so many bytes, for one product at a time."""
         self._used = max(self._used, size)
         return self.address(self._behind(0, size))
 
-    def _behind(self, used: int, size: int) -> Place:
+    def _behind(self, used: int, size: int) -> SlotOffset:
         """Return so many bytes of scratch memory behind others that are used."""
         begin = -(-self.encoder.scratch // 256) * 256 + -(-used // 256) * 256
         self.encoder.room = max(self.encoder.room, begin + size)
-        return Place(SCRATCH, begin)
+        return SlotOffset(SCRATCH, begin)
 
     def copy(
         self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],
@@ -321,10 +329,10 @@ class Notes:
         # Addresses are a class of their own; sizes may be NumPy's integers.
         places = [self._place(x) if _is_address(x) else int(x) for x in args]
         first = places[0]
-        if isinstance(first, Place) and first.slot in self.encoder.skewed:
+        if isinstance(first, SlotOffset) and first.slot in self.encoder.skewed:
             self.encoder.wants_aligned.add(first.slot)
         address = self.encoder.gpu.address(function, shared)
-        self.records.append(Kernel(address, grid, block, shared, tuple(places)))
+        self.records.append(KernelRecord(address, grid, block, shared, tuple(places)))
 
     def keep(self, x: Any) -> None:
         """Keep what the launches need as long as the plan."""
@@ -344,21 +352,21 @@ class Notes:
             self.keep(algorithm)
             workspace = self._behind(self._used, algorithm.workspace)
             both = added.place if added else places[2], workspace, row.place if row else workspace
-            self.records.append(ProductLt(*places, *both, algorithm.words()))
+            self.records.append(LtMatmulRecord(*places, *both, algorithm.words()))
             return
         if added:
             gpu.copy_result(self.address(added.place), out, numbers, self)
-        self.records.append(Product(*places, numbers, scale, float(added is not None)))
+        self.records.append(MatmulRecord(*places, numbers, scale, float(added is not None)))
         if row:
             gpu.add_row(out, self.address(row.place), numbers, row.relu, self)
 
-    def _may_align(self, place: Place) -> bool:
+    def _may_align(self, place: SlotOffset) -> bool:
         """Whether cuBLASLt may take a place for a multiple of its alignment."""
         slot = self.encoder.input_slot(place.slot)
         known = slot is None or (slot >= 0 and self.encoder.aligned)
         return place.offset % ALIGNED == 0 and known
 
-    def _align(self, places: list[Place]) -> None:
+    def _align(self, places: list[SlotOffset]) -> None:
         """Note that inputs must lie at multiples of 16 bytes."""
         slots = (self.encoder.input_slot(p.slot) for p in places)
         self.encoder.wants_aligned.update(s for s in slots if s is not None)

@@ -23,7 +23,7 @@ _MOST_OUTER = 65535  # the most that a grid's second axis may have
 _STRETCH = 8192  # elements that a block folds at least, where a row is shared by several
 
 
-class Step(NamedTuple):
+class FoldLaunch(NamedTuple):
     """One launch of a reduction."""
 
     kernel: Any
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 class Folding(NamedTuple):
     """How arrays of one shape are folded along some axes."""
 
-    steps: list[Step]
+    steps: list[FoldLaunch]
     char: str
     shape: tuple[int, ...]
     transposed: bool
@@ -194,11 +194,11 @@ class Folder:
         count = np.dtype(dtype).type(n)
         numbers = (np.int64(n), np.int64(stretch), np.int32(parts), np.int32(parts == 1), count)
         block = (THREADS.get(),)
-        steps = [Step(kernel, (outer * parts,), block, outer * parts, numbers)]
+        steps = [FoldLaunch(kernel, (outer * parts,), block, outer * parts, numbers)]
         if parts > 1:
             last = self._pass(op, dtype, True, False, 1)
             numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
-            steps.append(Step(last, (outer,), block, outer, numbers))
+            steps.append(FoldLaunch(last, (outer,), block, outer, numbers))
         return steps
 
     def _columns(self, op: Op, dtype: str, outer: int, n: int, inner: int, pack: int) -> Any:
@@ -214,7 +214,7 @@ class Folder:
             if kernel is not None:
                 grid, block = (-(-inner // (lanes * pack)), outer), (lanes, _LARGE // lanes)
                 numbers = (np.int64(n), np.int64(inner), count)
-                return [Step(kernel, grid, block, outer * inner, numbers)]
+                return [FoldLaunch(kernel, grid, block, outer * inner, numbers)]
         kernel = self._pass(op, dtype, False, True, pack)
         if kernel is None or outer * parts > _MOST_OUTER:
             return None
@@ -223,13 +223,13 @@ class Folder:
             np.int64(n), np.int64(inner), np.int64(stretch), np.int32(parts),
             np.int32(parts == 1), count,
         )  # fmt: skip
-        steps = [Step(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
+        steps = [FoldLaunch(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
         if parts > 1:
             last = self._pass(op, dtype, False, False, pack)
             numbers = (
                 np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
             )  # fmt: skip
-            steps.append(Step(last, (wide, outer), block, outer * inner, numbers))
+            steps.append(FoldLaunch(last, (wide, outer), block, outer * inner, numbers))
         return steps
 
     def _whole_columns(self, op: Op, dtype: str, pack: int, lanes: int) -> Any:

@@ -20,12 +20,12 @@ from adarray_backends.cuda import (
     products,
     rounding,
 )
-from adarray_backends.cuda.launcher import FUNCTIONS, Flag, Loaded, Recorder, native
+from adarray_backends.cuda.launcher import FUNCTIONS, Flag, ModuleFunctions, RecordingStream, native
 from cffi import FFI
 
 from adarray.base.op import OPS
 from adarray.compiler.ir.target import GpuTarget
-from adarray.compiler.print_cuda.printer import Text
+from adarray.compiler.print_cuda.printer import KernelText
 from adarray.errors import BackendError
 from adarray.ops.windows import geometry_for
 
@@ -35,7 +35,7 @@ _SHARE = 256  # of a GPU's memory, the part that a plan may keep for results
 _PRODUCTS = frozenset({"float32", "float64", "float16"})  # dtypes that cuBLAS multiplies
 _MOST_RECORDERS = 16  # that are kept for plans to come
 _lock = threading.Lock()
-_recorders: dict[Any, Recorder] = {}
+_recorders: dict[Any, RecordingStream] = {}
 _ffi = FFI()
 _ffi.cdef("""
 int cuGetErrorName(int, const char **);
@@ -151,7 +151,7 @@ class Gpu:
         precision : str
         to : Notes
         """
-        a, b, out = (products.Stack(*x) for x in stacks)
+        a, b, out = (products.MatrixStack(*x) for x in stacks)
         vectors = len(a.shape) == 1 and len(b.shape) == 1
         if dtype not in _PRODUCTS or vectors or 0 in (*a.shape, *b.shape):
             return False
@@ -160,7 +160,7 @@ class Gpu:
 
     def algorithm(
         self, numbers: tuple[int, ...], scale: float, step: int, relu: bool | None
-    ) -> lt.Product | None:
+    ) -> lt.LtMatmul | None:
         """Return a product of cuBLASLt; None if cuBLAS is to compute it.
 
         Parameters
@@ -176,7 +176,7 @@ class Gpu:
             vector is added.
         """
         epilogue = 0 if relu is None else lt.ROW_RELU if relu else lt.ROW
-        return algorithms.chosen(lt.Form(numbers, scale, step, epilogue))
+        return algorithms.chosen(lt.MatmulForm(numbers, scale, step, epilogue))
 
     def add_row(
         self, out: int, row: int, numbers: tuple[int, ...], relu: bool, through: Any
@@ -221,7 +221,7 @@ class Gpu:
         conv.launch(name, *addresses, sizes, setting, to)
         return True
 
-    def load(self, texts: Iterable[Text]) -> Loaded:
+    def load(self, texts: Iterable[KernelText]) -> ModuleFunctions:
         """Return compiled kernels."""
         return modules.load(texts)
 
@@ -230,7 +230,7 @@ class Gpu:
         modules.allow(function, shared)
         return int(function.ptr)
 
-    def keep(self, text: Text) -> str:
+    def keep(self, text: KernelText) -> str:
         """Return the path of a file that holds the text of a kernel."""
         return modules.keep(text)
 
@@ -316,7 +316,7 @@ class Gpu:
         handle = cublas.handle()
         return cublas.address(handle), handle
 
-    def recorder(self, products: bool) -> Recorder:
+    def recorder(self, products: bool) -> RecordingStream:
         """Return what graphs for the current stream are recorded with, shared by all plans."""
         key = (self.index, self.stream().ptr, threading.get_ident(), products)
         with _lock:
@@ -324,10 +324,12 @@ class Gpu:
             if recorder_ is None:
                 stream = cupy.cuda.Stream(non_blocking=True)
                 # Work that was recorded runs on the current stream: its handle's memory is free.
-                handle = cublas.Handle(stream.ptr, cublas.handle().memory) if products else None
+                handle = (
+                    cublas.CublasHandle(stream.ptr, cublas.handle().memory) if products else None
+                )
                 blas = cublas.address(handle) if handle is not None else 0
                 busy = native().ffi.new("int *")
-                recorder_ = Recorder(stream.ptr, blas, busy, (stream, handle))
+                recorder_ = RecordingStream(stream.ptr, blas, busy, (stream, handle))
                 while len(_recorders) >= _MOST_RECORDERS:
                     _recorders.pop(next(iter(_recorders)))
                 _recorders[key] = recorder_

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from adarray_backends.cuda import launcher
-from adarray_backends.cuda.encoding import ARENA, REFUSED, SCRATCH, Encoder, Segment
-from adarray_backends.cuda.launcher import Counts, Recorder, Runner
+from adarray_backends.cuda.encoding import ARENA, REFUSED, SCRATCH, CudaEncoder, StepSegment
+from adarray_backends.cuda.launcher import GraphCounts, RecordingStream, Runner
 
 GRAPHS = 8  # for one stream: memory of callers that repeat use the same few addresses
 LASTING = 256 << 20  # bytes of temporaries that are kept from run to run
@@ -34,7 +34,7 @@ class Instance:
         Owner of the stream's cuBLAS handle and of the memory that products work in.
     runners : list of Runner or None
         Of each segment.
-    recorder : Recorder or None
+    recorder : RecordingStream or None
     ready : list or None
         Memory for the small results of the next run.
     sets : list of Set
@@ -74,13 +74,15 @@ class Instances:
     Parameters
     ----------
     gpu : Gpu
-    encoder : Encoder
-    segments : list of Segment
+    encoder : CudaEncoder
+    segments : list of StepSegment
     graphs : bool
         Whether runs are captured and replayed.
     """
 
-    def __init__(self, gpu: Any, encoder: Encoder, segments: list[Segment], graphs: bool) -> None:
+    def __init__(
+        self, gpu: Any, encoder: CudaEncoder, segments: list[StepSegment], graphs: bool
+    ) -> None:
         self.gpu = gpu
         self.encoder = encoder
         self.segments = segments
@@ -157,7 +159,7 @@ class Instances:
         try:
             x.recorder = self.gpu.recorder(self.products)
         except self.gpu.out_of_memory:  # launches do, too
-            x.recorder = Recorder(0, 0, ffi.NULL)
+            x.recorder = RecordingStream(0, 0, ffi.NULL)
         stream, blas = (ffi.cast("void *", p) for p in (x.recorder.stream, x.recorder.blas))
         for r in x.runners:
             if r is not None:
@@ -178,7 +180,9 @@ class Instances:
             address = memory.ptr + extent.low % _ALIGNED
         return int(runner.lib.adarray_device_stage(runner.handle, x.stream, slot, address))
 
-    def counts(self) -> Counts:
+    def counts(self) -> GraphCounts:
         """Return what happened with graphs on all streams."""
         per_runner = [r.counts() for xs in self.idle.values() for x in xs for r in x.runners if r]
-        return Counts(*(sum(column) for column in zip(Counts(), *per_runner, strict=True)))
+        return GraphCounts(
+            *(sum(column) for column in zip(GraphCounts(), *per_runner, strict=True))
+        )

@@ -33,39 +33,39 @@ MOVES = -2
 STAGED = 4 << 20  # bytes that products read of an input which may be copied at each run
 
 
-class Place(NamedTuple):
+class SlotOffset(NamedTuple):
     """Where something is: a slot, and bytes from its beginning."""
 
     slot: int
     offset: int = 0
 
 
-class Kernel(NamedTuple):
+class KernelRecord(NamedTuple):
     """A launch of a kernel; its arguments are places and integers, 8 bytes each."""
 
     function: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared: int
-    arguments: tuple[Place | int, ...]
+    arguments: tuple[SlotOffset | int, ...]
 
     def words(self) -> list[int]:
         """Return the launch as device_steps.c reads it."""
         words = [1, len(self.arguments), self.function, *self.grid, *self.block, self.shared]
         for x in self.arguments:
-            words += (x.slot, x.offset) if isinstance(x, Place) else (-1, int(x))
+            words += (x.slot, x.offset) if isinstance(x, SlotOffset) else (-1, int(x))
         return words
 
 
-class Product(NamedTuple):
+class MatmulRecord(NamedTuple):
     """A product of cuBLAS: operands, and numbers as device_steps.c has them.
 
     The result is `scale` times the product, and `factor` times what was there before.
     """
 
-    first: Place
-    second: Place
-    out: Place
+    first: SlotOffset
+    second: SlotOffset
+    out: SlotOffset
     numbers: tuple[int, ...]
     scale: float = 1.0
     factor: float = 0.0
@@ -76,18 +76,18 @@ class Product(NamedTuple):
         return [2, 3, *self.first, *self.second, *self.out, *self.numbers, *factors]
 
 
-class ProductLt(NamedTuple):
+class LtMatmulRecord(NamedTuple):
     """A product of cuBLASLt: operands, what is added, memory to work in, and `lt.Product.words`.
 
     What is added is a matrix, or a vector to each row.
     """
 
-    first: Place
-    second: Place
-    out: Place
-    added: Place
-    workspace: Place
-    row: Place
+    first: SlotOffset
+    second: SlotOffset
+    out: SlotOffset
+    added: SlotOffset
+    workspace: SlotOffset
+    row: SlotOffset
     about: tuple[int, ...]
 
     def words(self) -> list[int]:
@@ -103,7 +103,7 @@ class Extent(NamedTuple):
     bytes: int = 0
 
 
-class Loaded(NamedTuple):
+class ModuleFunctions(NamedTuple):
     """Kernels by name; how many were compiled, loaded from disk, and there."""
 
     functions: dict[str, Any]
@@ -118,7 +118,7 @@ class Flag(NamedTuple):
     device: int
 
 
-class Recorder(NamedTuple):
+class RecordingStream(NamedTuple):
     """A stream to record graphs on: its address, a cuBLAS handle's, and what owns them.
 
     `busy` is an int of C that says whether somebody records.
@@ -130,7 +130,7 @@ class Recorder(NamedTuple):
     owners: tuple[Any, ...] = ()
 
 
-Record = Kernel | Product | ProductLt
+Record = KernelRecord | MatmulRecord | LtMatmulRecord
 
 
 def encode(records: list[Record], extents: list[Extent]) -> np.ndarray:
@@ -150,7 +150,7 @@ def encode(records: list[Record], extents: list[Extent]) -> np.ndarray:
     return np.array(words, np.int64)
 
 
-class Counts(NamedTuple):
+class GraphCounts(NamedTuple):
     """How often graphs were launched, made, nodes of them changed, and graphs recorded again."""
 
     replays: int = 0
@@ -223,6 +223,6 @@ class Runner:
         """Return what products read of a slot."""
         return Extent(*self.words[2 + 2 * slot : 4 + 2 * slot].tolist())
 
-    def counts(self) -> Counts:
+    def counts(self) -> GraphCounts:
         """Return what happened with graphs."""
-        return Counts(*(self.lib.adarray_device_count(self.handle, i) for i in range(4)))
+        return GraphCounts(*(self.lib.adarray_device_count(self.handle, i) for i in range(4)))

@@ -327,7 +327,7 @@ class CudaLibrary(Library):
         )
 
     def _launch(
-        self, key: Any, text: pointwise.Text, arguments: list[Any], shape: tuple[int, ...]
+        self, key: Any, text: pointwise.PointwiseText, arguments: list[Any], shape: tuple[int, ...]
     ) -> Any:
         kind = self.kind
         arrays = [x for x in arguments if type(x) is kind]
@@ -352,8 +352,8 @@ class CudaLibrary(Library):
         return self._run(key, text, arguments, kinds, columns, shape)
 
     def _run(
-        self, key: Any, text: pointwise.Text, operands: list[Any], kinds: str, columns: int,
-        shape: tuple[int, ...],
+        self, key: Any, text: pointwise.PointwiseText, operands: list[Any], kinds: str,
+        columns: int, shape: tuple[int, ...],
     ) -> Any:  # fmt: skip
         out = self.run(self.xp.empty, shape, key[2])
         size = out.size

@@ -51,7 +51,7 @@ _ffi = FFI()
 _ffi.cdef(_CDEF)
 
 
-class Form(NamedTuple):
+class MatmulForm(NamedTuple):
     """A product beside addresses.
 
     Parameters
@@ -125,16 +125,16 @@ def _set(setter: Callable[..., int], what: Any, attribute: int, kind: str, value
         raise BackendError(f"backend 'cuda': cuBLASLt failed with status {status}")
 
 
-class Product:
+class LtMatmul:
     """A product of cuBLASLt, ready but for addresses and, at first, its algorithm.
 
     Parameters
     ----------
-    form : Form
+    form : MatmulForm
     algorithm : Algorithm, optional
     """
 
-    def __init__(self, form: Form, algorithm: Algorithm | None = None) -> None:
+    def __init__(self, form: MatmulForm, algorithm: Algorithm | None = None) -> None:
         op_a, op_b, m, n, k, lda, _, ldb, _, ldc, _, _, kind, out_kind, compute = form.numbers
         lib = library()
         wide = out_kind == _FLOAT64

@@ -11,9 +11,9 @@ from typing import Any
 import adarray_native
 import cupy
 from adarray_backends.cuda import nvrtc
-from adarray_backends.cuda.launcher import Loaded
+from adarray_backends.cuda.launcher import ModuleFunctions
 
-from adarray.compiler.print_cuda.printer import Text
+from adarray.compiler.print_cuda.printer import KernelText
 
 _INCLUDE = '#include "'
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -33,17 +33,17 @@ def _header(name: str) -> str:
     return "\n".join(lines)
 
 
-def _whole(text: Text) -> str:
+def _whole(text: KernelText) -> str:
     """Return the text of a kernel with our headers written out."""
     return text.text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
 
 
-def keep(text: Text) -> str:
+def keep(text: KernelText) -> str:
     """Return the path of a file that holds the text of a kernel."""
     return nvrtc.keep(_whole(text), text.name)
 
 
-def load(texts: Iterable[Text]) -> Loaded:
+def load(texts: Iterable[KernelText]) -> ModuleFunctions:
     """Return the kernels of texts, and those that follow them, by name.
 
     Raises
@@ -54,7 +54,7 @@ def load(texts: Iterable[Text]) -> Loaded:
     device = cupy.cuda.runtime.getDevice()
     wanted = {t.name: t for t in texts}
 
-    def compiled(t: Text) -> tuple[bool, tuple[Any, ...]]:
+    def compiled(t: KernelText) -> tuple[bool, tuple[Any, ...]]:
         with cupy.cuda.Device(device):
             return nvrtc.loaded(cupy, _whole(t), (t.name, *t.followers))
 
@@ -67,7 +67,7 @@ def load(texts: Iterable[Text]) -> Loaded:
                 for name, function in zip((t.name, *t.followers), loaded, strict=True):
                     _functions[device, name] = function
     functions = {n: _functions[device, n] for t in wanted.values() for n in (t.name, *t.followers)}
-    return Loaded(functions, (len(missing) - disk, disk, len(wanted) - len(missing)))
+    return ModuleFunctions(functions, (len(missing) - disk, disk, len(wanted) - len(missing)))
 
 
 def allow(function: Any, shared: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda.encoding import Encoder
+from adarray_backends.cuda.encoding import CudaEncoder
 from adarray_backends.cuda.instances import Instance, Instances
 from adarray_backends.cuda.results import Results
 
@@ -18,7 +18,7 @@ from adarray.compiler.ir.program import c_strides
 FRESH, DONATED, VIEW, COPY = range(4)  # what a result is
 
 
-class Run(NamedTuple):
+class PlanRun(NamedTuple):
     """One run: its instance, the inputs and the arrays of its results."""
 
     instance: Instance
@@ -32,11 +32,11 @@ class Operands:
     Parameters
     ----------
     gpu : Gpu
-    encoder : Encoder
+    encoder : CudaEncoder
     instances : Instances
     """
 
-    def __init__(self, gpu: Any, encoder: Encoder, instances: Instances) -> None:
+    def __init__(self, gpu: Any, encoder: CudaEncoder, instances: Instances) -> None:
         self.gpu = gpu
         self.plan = plan = encoder.plan
         self.slots = slots = encoder.slots
@@ -124,7 +124,7 @@ class Operands:
             f"GPU {self.gpu.index} that the plan was made for; make a plan for this signature"
         )
 
-    def view(self, o: Operand, run: Run) -> Any:
+    def view(self, o: Operand, run: PlanRun) -> Any:
         """Return an operand or a result as an array."""
         b, offset = o.buffer, o.offset * o.buffer.dtype.itemsize
         if b.kind == "temp":
@@ -143,7 +143,7 @@ class Operands:
         strides = tuple(n * b.dtype.itemsize for n in o.strides)
         return self.gpu.view(base, offset, o.shape, b.dtype, strides)
 
-    def collect(self, run: Run) -> list[Any]:
+    def collect(self, run: PlanRun) -> list[Any]:
         """Return the results."""
         results = []
         for o, (how, i) in zip(self.plan.outputs, self.results, strict=True):
@@ -156,7 +156,7 @@ class Operands:
                 results.append(view.copy() if how == COPY else view)
         return results
 
-    def multiply(self, s: MatmulStep, run: Run, precision: str) -> None:
+    def multiply(self, s: MatmulStep, run: PlanRun, precision: str) -> None:
         """Run a product that cuBLAS cannot do in one call."""
         a, b, out = (self.view(o, run) for o in (s.a, s.b, s.out))
         added = None if s.added is None else self.view(s.added, run).copy()
@@ -169,7 +169,7 @@ class Operands:
         if s.relu:
             out[out < 0] = 0
 
-    def call(self, s: CallStep, run: Run) -> None:
+    def call(self, s: CallStep, run: PlanRun) -> None:
         """Call a function on the GPU's arrays as the library does, and store what it returns."""
         values = []
         for o in s.operands:

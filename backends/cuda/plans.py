@@ -7,9 +7,9 @@ from typing import Any
 from weakref import WeakSet
 
 from adarray_backends.cuda import launcher
-from adarray_backends.cuda.encoding import Encoder, Segment
+from adarray_backends.cuda.encoding import CudaEncoder, StepSegment
 from adarray_backends.cuda.instances import Instance, Instances
-from adarray_backends.cuda.operands import Operands, Run
+from adarray_backends.cuda.operands import Operands, PlanRun
 
 from adarray.compiler.ir.plan import CallStep, Plan, Step
 from adarray.compiler.ir.primitives import Map, mnemonic
@@ -21,7 +21,7 @@ from adarray.runtime import CompiledPlan, FaultHandler
 _MEMORY, _UNATTACHED = 2, 201  # the driver's errors
 _ALIGNED = 16  # bytes
 
-_executables: WeakSet[Executable] = WeakSet()
+_executables: WeakSet[CudaExecutable] = WeakSet()
 
 
 def give_back() -> None:
@@ -30,7 +30,7 @@ def give_back() -> None:
         e.instances.idle.clear()
 
 
-class Executable(CompiledPlan):
+class CudaExecutable(CompiledPlan):
     """A plan that is ready to run on arrays of one GPU.
 
     Parameters
@@ -53,7 +53,7 @@ class Executable(CompiledPlan):
 
     Attributes
     ----------
-    loose : Executable or None
+    loose : CudaExecutable or None
         What runs where inputs are not aligned, once there were any.
     arena_bytes, peak_bytes : int
         Memory of a run: for temporaries; and with results.
@@ -77,7 +77,7 @@ class Executable(CompiledPlan):
         self.gpu = gpu
         self.precision = precision
         self.rerun = rerun
-        self.encoder = Encoder(plan, gpu, precision, threads, aligned)
+        self.encoder = CudaEncoder(plan, gpu, precision, threads, aligned)
         loaded = gpu.load(self.encoder.texts.values())
         self.compiled, self.from_disk, self.in_memory = loaded.counts
         self.segments = self.encoder.segments(loaded.functions)
@@ -92,7 +92,7 @@ class Executable(CompiledPlan):
         self._several = gpu.several
         wants = self.encoder.wants_aligned if aligned else ()
         self._aligned = [index for slot, index, _, _ in self.operands.inputs if slot in wants]
-        self.loose: Executable | None = None
+        self.loose: CudaExecutable | None = None
         self._options = graphs, rerun, threads
         self.compile_seconds = perf_counter() - start
         self.threads = (1,) * len(plan.steps)
@@ -119,7 +119,7 @@ class Executable(CompiledPlan):
         kernel = self.encoder.kernels.get(step)
         return "" if kernel is None else schedule_text(kernel.schedule)
 
-    def counts(self) -> launcher.Counts:
+    def counts(self) -> launcher.GraphCounts:
         """Return what happened with graphs."""
         return self.instances.counts()
 
@@ -162,11 +162,11 @@ class Executable(CompiledPlan):
         aligned = (arrays[i] for i in self._aligned)
         return any(isinstance(a, kind) and a.data.ptr % _ALIGNED for a in aligned)
 
-    def _loosened(self) -> Executable:
+    def _loosened(self) -> CudaExecutable:
         """Return what runs where inputs are not aligned."""
         if self.loose is None:
             with self.gpu.current():
-                self.loose = Executable(
+                self.loose = CudaExecutable(
                     self.plan, self.gpu, self.precision, *self._options, aligned=False
                 )
         return self.loose
@@ -185,13 +185,13 @@ class Executable(CompiledPlan):
                 return self._refused(arrays, status)
         else:
             results = operands.arrays(places)
-            run = Run(x, arrays, results)
+            run = PlanRun(x, arrays, results)
             for i, segment in enumerate(self.segments):
                 status = self._segment(i, segment, run)
                 if status and not self._served(x, i, status):
                     return self._refused(arrays, status)
         if not operands.plain:
-            results = operands.collect(Run(x, arrays, results))
+            results = operands.collect(PlanRun(x, arrays, results))
         operands.prepare(x)
         self.instances.keep(x)
         return results
@@ -210,7 +210,7 @@ class Executable(CompiledPlan):
                 "or compute on smaller arrays"
             ) from error
 
-    def _segment(self, i: int, segment: Segment, run: Run) -> int:
+    def _segment(self, i: int, segment: StepSegment, run: PlanRun) -> int:
         """Run a segment; return a status as device_launch.c does."""
         x = run.instance
         runner = x.runners[i]
@@ -237,7 +237,7 @@ class Executable(CompiledPlan):
         )
         return status
 
-    def _host_step(self, s: Step, run: Run) -> None:
+    def _host_step(self, s: Step, run: PlanRun) -> None:
         if isinstance(s, CallStep):
             self.operands.call(s, run)
         else:
@@ -255,7 +255,7 @@ class Executable(CompiledPlan):
                 x, places = self.operands.begin(arrays)
             except self.gpu.out_of_memory:
                 x, places = self._begin_again(arrays)
-            run = Run(x, arrays, self.operands.arrays(places))
+            run = PlanRun(x, arrays, self.operands.arrays(places))
             events = self.gpu.events(len(self.plan.steps) + 1)
             start = perf_counter_ns()
             for i, segment in enumerate(self.segments):
@@ -346,7 +346,7 @@ def executable(
     plan: Plan, precision: str = "float32", precise: bool = False,
     rerun: FaultHandler | None = None, library: Any = None, graphs: bool = True,
     threads: int | None = None,
-) -> Executable:  # fmt: skip
+) -> CudaExecutable:  # fmt: skip
     """Compile a plan for a GPU.
 
     Parameters
@@ -357,7 +357,7 @@ def executable(
     precise : bool
         Has no effect: mathematical functions are accurate.
     rerun : callable, optional
-        See `Executable`.
+        See `CudaExecutable`.
     library : CudaLibrary, optional
         Of the GPU; that of the current device if not given.
     graphs : bool
@@ -381,5 +381,5 @@ def executable(
     gpu = Gpu(library)
     with gpu.current():
         return library.run(  # type: ignore[no-any-return]
-            Executable, plan, gpu, precision, graphs, rerun, threads
+            CudaExecutable, plan, gpu, precision, graphs, rerun, threads
         )

@@ -31,7 +31,7 @@ THREADS = 256
 FULL, ROW, COLUMN, SINGLE, NUMBER = "frcsn"
 
 
-class Text(NamedTuple):
+class PointwiseText(NamedTuple):
     """What a kernel computes, before it is known how its operands lie in memory.
 
     Parameters
@@ -56,7 +56,7 @@ class Text(NamedTuple):
     value: str
 
 
-def text_of(op: Op, operand: int, dtype: str, fixed: int | None) -> Text | None:
+def text_of(op: Op, operand: int, dtype: str, fixed: int | None) -> PointwiseText | None:
     """Return the kernel of an operation (operand -1), or of one of its rules.
 
     Parameters
@@ -83,9 +83,9 @@ def text_of(op: Op, operand: int, dtype: str, fixed: int | None) -> Text | None:
     return _text(f"{op.name}_{operand + 1}", _fix(op, expr, fixed), dtype)
 
 
-def identity(dtype: str) -> Text:
+def identity(dtype: str) -> PointwiseText:
     """Return the kernel that copies."""
-    return Text("copied", dtype, ("x0",), frozenset(), (), "x0")
+    return PointwiseText("copied", dtype, ("x0",), frozenset(), (), "x0")
 
 
 def _fix(op: Op, expr: Expr, fixed: int | None) -> Expr:
@@ -95,7 +95,7 @@ def _fix(op: Op, expr: Expr, fixed: int | None) -> Expr:
     return substitute(expr, {f"x{operand}": values[fixed]})
 
 
-def _text(name: str, expr: Expr, dtype: str) -> Text | None:
+def _text(name: str, expr: Expr, dtype: str) -> PointwiseText | None:
     truths = truth_variables(expr)
     if expr.is_bool:
         return None
@@ -104,7 +104,7 @@ def _text(name: str, expr: Expr, dtype: str) -> Text | None:
     except UnprintableError:
         return None
     named = "".join(c if c.isalnum() else "_" for c in name)
-    return Text(named, dtype, tuple(sorted(variables(expr))), truths, tuple(lines), value)
+    return PointwiseText(named, dtype, tuple(sorted(variables(expr))), truths, tuple(lines), value)
 
 
 _KERNEL = """\
@@ -129,12 +129,12 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}(
 """
 
 
-def source(text: Text, kinds: str, pack: int, index: str, threads: int = THREADS) -> str:
+def source(text: PointwiseText, kinds: str, pack: int, index: str, threads: int = THREADS) -> str:
     """Return the CUDA text of a kernel whose operands lie in memory as `kinds` say.
 
     Parameters
     ----------
-    text : Text
+    text : PointwiseText
     kinds : str
         One letter for each input.
     pack : int

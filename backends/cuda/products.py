@@ -23,7 +23,7 @@ ACROSS = 1 << 30, 640
 _CHARS = {"f": ("float32", 4), "d": ("float64", 8), "e": ("float16", 2)}
 
 
-class Stack(NamedTuple):
+class MatrixStack(NamedTuple):
     """Matrices, or a vector, at an address: shape and strides in elements."""
 
     address: int
@@ -31,10 +31,10 @@ class Stack(NamedTuple):
     strides: tuple[int, ...]
 
 
-def stack_of(x: Any) -> Stack:
-    """Return a CuPy array as a `Stack`."""
+def stack_of(x: Any) -> MatrixStack:
+    """Return a CuPy array as a `MatrixStack`."""
     size = x.itemsize
-    return Stack(x.data.ptr, x.shape, tuple(s // size for s in x.strides))
+    return MatrixStack(x.data.ptr, x.shape, tuple(s // size for s in x.strides))
 
 
 class _Axis(NamedTuple):
@@ -44,7 +44,7 @@ class _Axis(NamedTuple):
     strides: tuple[int, int, int]
 
 
-def _leading(a: Stack, b: Stack, out: Stack) -> list[_Axis]:
+def _leading(a: MatrixStack, b: MatrixStack, out: MatrixStack) -> list[_Axis]:
     """Return the leading axes with those merged that are one axis in all three arrays."""
     lead = out.shape[:-2]
     columns = []
@@ -65,33 +65,37 @@ def _leading(a: Stack, b: Stack, out: Stack) -> list[_Axis]:
     return axes
 
 
-def _matrices(a: Stack, b: Stack, out: Stack) -> tuple[Stack, Stack, Stack]:
+def _matrices(
+    a: MatrixStack, b: MatrixStack, out: MatrixStack
+) -> tuple[MatrixStack, MatrixStack, MatrixStack]:
     """Return the operands with vectors as matrices of one row or column."""
     if len(a.shape) == 1:
-        a = Stack(a.address, (1, *a.shape), (0, *a.strides))
-        out = Stack(out.address, (*out.shape[:-1], 1, out.shape[-1]), (*out.strides[:-1], 0, 1))
+        a = MatrixStack(a.address, (1, *a.shape), (0, *a.strides))
+        out = MatrixStack(
+            out.address, (*out.shape[:-1], 1, out.shape[-1]), (*out.strides[:-1], 0, 1)
+        )
         if len(b.shape) == 1:
             raise ValueError("product: both operands are vectors")
     if len(b.shape) == 1:
-        b = Stack(b.address, (*b.shape, 1), (*b.strides, 0))
-        out = Stack(out.address, (*out.shape, 1), (*out.strides, 1))
+        b = MatrixStack(b.address, (*b.shape, 1), (*b.strides, 0))
+        out = MatrixStack(out.address, (*out.shape, 1), (*out.strides, 1))
     return a, b, out
 
 
 def product(
-    a: Stack, b: Stack, out: Stack, dtype: str, precision: str = "float32",
+    a: MatrixStack, b: MatrixStack, out: MatrixStack, dtype: str, precision: str = "float32",
     to: Any = cublas.DIRECT,
 ) -> None:  # fmt: skip
     """Write ``numpy.matmul(a, b)`` to `out`, in C order, on the current stream.
 
     Parameters
     ----------
-    a, b, out : Stack
+    a, b, out : MatrixStack
         None of them empty, and at most one operand a vector.
     dtype : {"float32", "float64", "float16"}
     precision : {"float32", "tf32", "bf16", "fp16"}
         What float32 operands are rounded to; sums are float32.
-    to : cublas.Direct
+    to : cublas.DirectCalls
         Takes the launches.
     """
     form = _single(*a[1:], *b[1:], *out[1:], dtype, precision)
@@ -114,8 +118,8 @@ def _single(
     precision: str,
 ) -> tuple[int, ...] | None:  # fmt: skip
     """Return the numbers of a product that is a single call; None if it is not."""
-    a, b, out = _matrices(Stack(0, shape_a, strides_a), Stack(0, shape_b, strides_b),
-                          Stack(0, shape, strides))  # fmt: skip
+    a, b, out = _matrices(MatrixStack(0, shape_a, strides_a), MatrixStack(0, shape_b, strides_b),
+                          MatrixStack(0, shape, strides))  # fmt: skip
     if _half(*out.shape[-2:], dtype, precision) or not (_readable(a) and _readable(b)):
         return None
     if _across(a, b, dtype, precision):
@@ -131,7 +135,9 @@ def _single(
     return cublas.numbers(*matrices, dtype, precision)
 
 
-def _general(a: Stack, b: Stack, out: Stack, dtype: str, precision: str, to: Any) -> None:
+def _general(
+    a: MatrixStack, b: MatrixStack, out: MatrixStack, dtype: str, precision: str, to: Any
+) -> None:
     """Multiply with several calls, or copies."""
     m, k = a.shape[-2:]
     n = b.shape[-1]
@@ -171,7 +177,7 @@ def _general(a: Stack, b: Stack, out: Stack, dtype: str, precision: str, to: Any
         cublas.multiply(*operands, dtype, precision, half, to)  # type: ignore[arg-type]
 
 
-def _readable(x: Stack) -> bool:
+def _readable(x: MatrixStack) -> bool:
     """Whether cuBLAS can read the matrices where they lie."""
     row, column = x.strides[-2:]
     rows, columns = x.shape[-2:]
@@ -179,7 +185,7 @@ def _readable(x: Stack) -> bool:
     return forward and cublas.suits(Matrix(x.address, rows, columns, (row, column)))
 
 
-def _across(a: Stack, b: Stack, dtype: str, precision: str) -> bool:
+def _across(a: MatrixStack, b: MatrixStack, dtype: str, precision: str) -> bool:
     """Whether the first operand is worth turning for Tensor Cores."""
     if dtype != "float32" or precision == "float32" or len(a.shape) > 2 or len(b.shape) > 2:
         return False
@@ -189,14 +195,14 @@ def _across(a: Stack, b: Stack, dtype: str, precision: str) -> bool:
     return lies and n >= columns and m * n * k >= least
 
 
-def _turned(x: Stack, to: int, through: Any) -> Stack:
+def _turned(x: MatrixStack, to: int, through: Any) -> MatrixStack:
     """Return a copy of a matrix whose columns lie close together, with close rows."""
     m, k = x.shape
     rounding.turn(x.address, to, k, m, x.strides[1], through)
-    return Stack(to, x.shape, (rounding.pitch_of(k), 1))
+    return MatrixStack(to, x.shape, (rounding.pitch_of(k), 1))
 
 
-def _kept(x: Stack) -> tuple[list[tuple[int, int]], bool]:
+def _kept(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
     """Return lengths and strides of a copy's leading axes, and if it lies in columns.
 
     Axes along which nothing changes are not copied.
@@ -206,14 +212,14 @@ def _kept(x: Stack) -> tuple[list[tuple[int, int]], bool]:
     return lead, x.shape[-2] > 1 and (row < column or x.shape[-1] == 1) and row > 0
 
 
-def _room(x: Stack, wanted: str) -> int:
+def _room(x: MatrixStack, wanted: str) -> int:
     lead, transposed = _kept(x)
     rows, columns = x.shape[-2:][::-1] if transposed else x.shape[-2:]
     count = math.prod(n for n, _ in lead) * rows * rounding.pitch_of(columns)
     return -(-count * rounding.size_of(wanted) // 256) * 256
 
 
-def _copied(x: Stack, to: int, stored: str, wanted: str, through: Any) -> Stack:
+def _copied(x: MatrixStack, to: int, stored: str, wanted: str, through: Any) -> MatrixStack:
     """Return a copy whose matrices are dense, in the order in which they lie."""
     lead, transposed = _kept(x)
     inner = list(zip(x.shape[-2:], x.strides[-2:], strict=True))
@@ -234,7 +240,7 @@ def _copied(x: Stack, to: int, stored: str, wanted: str, through: Any) -> Stack:
         varies = n > 1 and s
         steps.append(step if varies else 0)
         step *= n if varies else 1
-    return Stack(to, x.shape, (*reversed(steps), *((1, pitch) if transposed else (pitch, 1))))
+    return MatrixStack(to, x.shape, (*reversed(steps), *((1, pitch) if transposed else (pitch, 1))))
 
 
 # -- of CuPy's arrays ------------------------------------------------------------------------------
@@ -268,7 +274,7 @@ def matmul(a: Any, b: Any, precision: str) -> Any:
         lead = np.broadcast_shapes(shape_a[:-2], shape_b[:-2])
         out = cupy.empty((*lead, shape_a[-2], shape_b[-1]), a.dtype)
     name, size = _CHARS[a.dtype.char]
-    product(*(Stack(x.data.ptr, x.shape, tuple([s // size for s in x.strides]))
+    product(*(MatrixStack(x.data.ptr, x.shape, tuple([s // size for s in x.strides]))
               for x in (a, b, out)), name, precision)  # fmt: skip
     return out
 

@@ -25,7 +25,7 @@ THREADS = 256
 NEUTRAL = {"maximum": "-({type})ADARRAY_INF", "minimum": "({type})ADARRAY_INF"}
 
 
-class Fold(NamedTuple):
+class FoldText(NamedTuple):
     """The parts of a reduction's text."""
 
     type: str
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__({threads}) columns(
 """
 
 
-def fold_of(op: Op, dtype: str) -> Fold | None:
+def fold_of(op: Op, dtype: str) -> FoldText | None:
     """Return the parts of a reduction's text; None where something in it is not known."""
     lower = op.lower
     if not isinstance(lower, Reduction):
@@ -190,11 +190,11 @@ def fold_of(op: Op, dtype: str) -> Fold | None:
         combined = printer._call(lower.combine, [("a", False), ("b", False)], is_bool=False)
     except UnprintableError:
         return None
-    return Fold(kind, neutral, mapped, combined, " ".join([*lines, f"return {value};"]))
+    return FoldText(kind, neutral, mapped, combined, " ".join([*lines, f"return {value};"]))
 
 
 def source(
-    fold: Fold, rows: bool, first: bool, pack: int, itemsize: int, threads: int = THREADS
+    fold: FoldText, rows: bool, first: bool, pack: int, itemsize: int, threads: int = THREADS
 ) -> str:
     """Return the text of one pass; a later pass folds partial results, which are mapped."""
     return (_ROWS if rows else _COLUMNS).format(
@@ -205,7 +205,7 @@ def source(
     )
 
 
-def whole_columns(fold: Fold, lanes: int, pack: int, itemsize: int, threads: int) -> str:
+def whole_columns(fold: FoldText, lanes: int, pack: int, itemsize: int, threads: int) -> str:
     """Return the text of a kernel whose blocks fold `lanes` packs of columns, all rows.
 
     The numbers of lanes and of threads are powers of two.

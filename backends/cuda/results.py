@@ -22,7 +22,7 @@ _APART = 128  # bytes: results that share a block begin at multiples
 _address = attrgetter("ptr")
 
 
-class Block(NamedTuple):
+class ResultMemory(NamedTuple):
     """Memory of results: bytes, and for each result its number, its slot and its place."""
 
     size: int
@@ -124,7 +124,7 @@ class Results:
         return places
 
     def _place(
-        self, x: Instance, groups: list[list[Block]], places: list[Any]
+        self, x: Instance, groups: list[list[ResultMemory]], places: list[Any]
     ) -> tuple[list[tuple[int, int]], list[Any]]:
         """Allocate results; write their addresses down, and return them and what owns them."""
         addresses, owners = [], []
@@ -144,28 +144,28 @@ class Results:
         return addresses, owners
 
 
-def _grouped(arrays: list[tuple[int, tuple[int, ...], Any]]) -> list[Block]:
+def _grouped(arrays: list[tuple[int, tuple[int, ...], Any]]) -> list[ResultMemory]:
     """Return the memory of results.
 
     Those that together take no more than the least that an allocator gives share a block.
     """
-    blocks: list[Block] = []
+    blocks: list[ResultMemory] = []
     small: list[tuple[int, int, int]] = []
     used = 0
     for i, (slot, shape, dtype) in enumerate(arrays):
         size = math.prod(shape) * dtype.itemsize
         room = -(-size // _APART) * _APART
         if used + room > _LEAST:
-            blocks.append(Block(size, [(i, slot, 0)]))
+            blocks.append(ResultMemory(size, [(i, slot, 0)]))
         else:
             small.append((i, slot, used))
             used += room
-    return [*blocks, *([Block(used, small)] if small else [])]
+    return [*blocks, *([ResultMemory(used, small)] if small else [])]
 
 
-def _alike(blocks: Iterable[Block]) -> list[list[Block]]:
+def _alike(blocks: Iterable[ResultMemory]) -> list[list[ResultMemory]]:
     """Return blocks in groups of those that take the same memory from an allocator."""
-    by_size: dict[int, list[Block]] = {}
+    by_size: dict[int, list[ResultMemory]] = {}
     for b in blocks:
         by_size.setdefault(-(-b.size // _LEAST), []).append(b)
     return list(by_size.values())

@@ -157,7 +157,7 @@ def add_row(
     rows, columns : int
     relu : bool
         Whether numbers below zero become zero after that.
-    through : cublas.Direct
+    through : cublas.DirectCalls
         Takes the launch.
     """
     kernel = _adding(cupy.cuda.runtime.getDevice())
@@ -211,7 +211,7 @@ def copy(
         Strides in elements.
     given, wanted : str
         Kinds of the elements: float32 becomes bfloat16 or float16, or each what it is.
-    through : cublas.Direct
+    through : cublas.DirectCalls
         Takes the launch.
     """
     kernel, grid, numbers = _launch(
@@ -231,7 +231,7 @@ def turn(
     address, to : int
     rows, columns, step : int
         Of what is read; `step` elements lie between its rows.
-    through : cublas.Direct
+    through : cublas.DirectCalls
         Takes the launch.
     """
     pitch = pitch_of(rows)

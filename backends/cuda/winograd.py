@@ -42,7 +42,7 @@ _ROWS, _BLOCKS, _LEAST = 128, 300, 256
 _OURS, _PRODUCTS, _MEMORY, _LAUNCH_S = 17e12, 20e12, 3e12, 4e-6
 
 
-class Sizes(NamedTuple):
+class WinogradSizes(NamedTuple):
     """Sizes of one operation.
 
     Parameters
@@ -89,7 +89,7 @@ def suits(name: str, k: Geometry, precision: str) -> bool:
     return _seconds(k, s, tiles) < direct
 
 
-def _seconds(k: Geometry, s: Sizes, tiles: int) -> float:
+def _seconds(k: Geometry, s: WinogradSizes, tiles: int) -> float:
     """Return the time that an operation is expected to take."""
     products = POINTS * tiles * k.made * k.channels / _PRODUCTS
     moved = k.number * (s.seen * math.prod(s.size) + s.shown * math.prod(s.out))
@@ -98,7 +98,7 @@ def _seconds(k: Geometry, s: Sizes, tiles: int) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def sizes_of(name: str, k: Geometry) -> Sizes:
+def sizes_of(name: str, k: Geometry) -> WinogradSizes:
     """Return the sizes of ``conv2d``, ``conv2d_input`` or ``conv2d_weight``."""
     top, left = k.padding[0][0], k.padding[1][0]
     seen, shown, size, out, first = k.channels, k.made, k.size, k.out, (-top, -left)
@@ -118,7 +118,7 @@ def sizes_of(name: str, k: Geometry) -> Sizes:
         blocks = POINTS * math.prod(-(-n // _ROWS) for n in (seen, shown))
         wanted = min(_BLOCKS // blocks, each * down * across // _LEAST)
         parts = next(p for p in range(max(1, min(wanted, each)), 0, -1) if each % p == 0)
-    return Sizes(seen, shown, size, out, first, down, across, each, chunks, parts)
+    return WinogradSizes(seen, shown, size, out, first, down, across, each, chunks, parts)
 
 
 def source() -> str:
@@ -126,7 +126,7 @@ def source() -> str:
     return adarray_native.text("adarray_conv_winograd.h")
 
 
-def rooms(name: str, s: Sizes) -> tuple[int, int, int]:
+def rooms(name: str, s: WinogradSizes) -> tuple[int, int, int]:
     """Return the bytes of points: of weights or their gradient, of what is seen, and of results."""
     tiles = s.each * s.down * s.across
     weights = s.seen * s.shown * (s.chunks * s.parts if name == "conv2d_weight" else 1)
@@ -135,31 +135,31 @@ def rooms(name: str, s: Sizes) -> tuple[int, int, int]:
     return first, second, third
 
 
-class Place(NamedTuple):
+class ByteOffset(NamedTuple):
     """Bytes behind the beginning of an array, or of memory to work in."""
 
     base: int
     offset: int = 0
 
 
-class Kernel(NamedTuple):
+class TileKernel(NamedTuple):
     """A launch of a kernel: its name, the grid, two places and numbers."""
 
     name: str
     grid: tuple[int, int, int]
-    places: tuple[Place, Place]
+    places: tuple[ByteOffset, ByteOffset]
     numbers: tuple[int, ...]
 
 
 class Matrices(NamedTuple):
     """Matrices for each point: a place, shape and strides in elements."""
 
-    place: Place
+    place: ByteOffset
     shape: tuple[int, int, int]
     strides: tuple[int, int, int]
 
 
-class Product(NamedTuple):
+class PointProducts(NamedTuple):
     """A product of matrices for each point."""
 
     first: Matrices
@@ -168,7 +168,7 @@ class Product(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def steps(name: str, k: Geometry) -> tuple[Kernel | Product, ...]:
+def steps(name: str, k: Geometry) -> tuple[TileKernel | PointProducts, ...]:
     """Return what computes an operation on arrays in C order, one after the other.
 
     Places are bytes behind the first or second operand, the result, or memory of the sum of
@@ -177,39 +177,39 @@ def steps(name: str, k: Geometry) -> tuple[Kernel | Product, ...]:
     return tuple(_steps(name, k))
 
 
-def _steps(name: str, k: Geometry) -> Iterator[Kernel | Product]:
+def _steps(name: str, k: Geometry) -> Iterator[TileKernel | PointProducts]:
     s = sizes_of(name, k)
     starts = itertools.accumulate(rooms(name, s), initial=0)
-    weights, seen, shown, _ = (Place(ROOM, n) for n in starts)
+    weights, seen, shown, _ = (ByteOffset(ROOM, n) for n in starts)
     size, back, to_weight = s.seen * s.shown, name == "conv2d_input", name == "conv2d_weight"
     if not to_weight:
         apart = (WINDOW**2, s.shown * WINDOW**2) if back else (s.seen * WINDOW**2, WINDOW**2)
         numbers = s.shown, s.seen, *apart, int(back)
-        yield Kernel("weights_weighed", _grid(size), (Place(SECOND), weights), numbers)
+        yield TileKernel("weights_weighed", _grid(size), (ByteOffset(SECOND), weights), numbers)
     count = POINTS * s.parts
     small = (count, s.shown, s.seen), (size, s.seen, 1)
     for i in range(s.chunks):
         number = min(s.each, k.number - i * s.each)
         tiles = number // s.parts * s.down * s.across
         before = 4 * i * s.each  # bytes of images of one element
-        x = Place(FIRST, before * s.seen * math.prod(s.size))
+        x = ByteOffset(FIRST, before * s.seen * math.prod(s.size))
         yield _tiles("images_evaluated", (x, seen), number, s.seen, s.size, s, s.first)
         whole = before * s.shown * math.prod(s.out)
         results = Matrices(shown, (count, s.shown, tiles), (s.shown * tiles, tiles, 1))
         if to_weight:
-            source = Place(SECOND, whole), shown
+            source = ByteOffset(SECOND, whole), shown
             yield _tiles("cotangent_lengthened", source, number, s.shown, s.out, s)
             transposed = Matrices(seen, (count, tiles, s.seen), (s.seen * tiles, 1, tiles))
-            part = Place(ROOM, weights.offset + 4 * i * count * size)
-            yield Product(results, transposed, Matrices(part, *small))
+            part = ByteOffset(ROOM, weights.offset + 4 * i * count * size)
+            yield PointProducts(results, transposed, Matrices(part, *small))
         else:
             points = Matrices(seen, (count, s.seen, tiles), (s.seen * tiles, tiles, 1))
-            yield Product(Matrices(weights, *small), points, results)
-            result = shown, Place(OUT, whole)
+            yield PointProducts(Matrices(weights, *small), points, results)
+            result = shown, ByteOffset(OUT, whole)
             yield _tiles("result_shortened", result, number, s.shown, s.out, s)
     if to_weight:
         numbers = size, s.chunks * s.parts
-        yield Kernel("gradient_unweighed", _grid(size), (weights, Place(OUT)), numbers)
+        yield TileKernel("gradient_unweighed", _grid(size), (weights, ByteOffset(OUT)), numbers)
 
 
 def _grid(size: int) -> tuple[int, int, int]:
@@ -217,10 +217,10 @@ def _grid(size: int) -> tuple[int, int, int]:
 
 
 def _tiles(
-    name: str, places: tuple[Place, Place], number: int, channels: int, size: tuple[int, int],
-    s: Sizes, first: tuple[int, ...] = (),
-) -> Kernel:  # fmt: skip
+    name: str, places: tuple[ByteOffset, ByteOffset], number: int, channels: int,
+    size: tuple[int, int], s: WinogradSizes, first: tuple[int, ...] = (),
+) -> TileKernel:  # fmt: skip
     """Return a launch on all tiles of some images."""
     grid = (-(-number * s.down * s.across // BLOCK), min(channels, _MOST_CHANNELS), 1)
     numbers = number, s.parts, channels, *size, s.down, s.across, *first
-    return Kernel(name, grid, places, numbers)
+    return TileKernel(name, grid, places, numbers)

@@ -20,7 +20,7 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.memory import shared_names
 from adarray.compiler.schedule.gpu.schedules import (
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -283,7 +283,7 @@ def test_every_schedule_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -
     assert {bool(shared_names(s)) for s in schedules} == {True, False}
     rows = RowsByWarp | RowsByBlock | SharedRows | RegisterRows
     assert {s.far for s in schedules if isinstance(s, rows)} == {True, False}
-    assert {Flat, SheetRows} <= past
+    assert {FlatLoops, SheetRows} <= past
     assert past & {RowsByWarp, RowsByBlock}
 
 

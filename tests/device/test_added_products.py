@@ -48,7 +48,7 @@ def placed(gpu: FakeGpu, x: np.ndarray, offset: int = 0) -> FakeArray:
 
 
 def made(gpu: FakeGpu, values: list[np.ndarray], **options: Any) -> Any:
-    return plans.Executable(plan(recorded(stepped, *values).program), gpu, **options)
+    return plans.CudaExecutable(plan(recorded(stepped, *values).program), gpu, **options)
 
 
 def check(run: Any, given: list[Any]) -> None:
@@ -93,7 +93,7 @@ def test_a_result_in_the_memory_of_an_argument(gpu: FakeGpu, lt: bool, offset: i
     gpu.lt = lt
     values = arrays(np.float32)
     program = recorded(lambda w, x, g: w - 0.1 * (x.T @ g), *values).program
-    run = plans.Executable(plan(program, donated=((0, 0),)), gpu)
+    run = plans.CudaExecutable(plan(program, donated=((0, 0),)), gpu)
     for _ in range(5):
         given = [placed(gpu, x, offset) for x in values]
         (found,) = run(given)
@@ -128,7 +128,7 @@ def test_layers(gpu: FakeGpu, lt: bool, offset: int, monkeypatch: Any) -> None:
     gpu.lt = lt
     values = [RNG.normal(size=s).astype(np.float32) for s in ((40, 30), (30, 20), (20,), (20, 9))]
     values[1][:, 3] = np.nan
-    run = plans.Executable(plan(recorded(layers, *values).program), gpu)
+    run = plans.CudaExecutable(plan(recorded(layers, *values).program), gpu)
     held = []
     for i in range(8):
         given = [placed(gpu, x * (i + 1), offset * (k == i % 4)) for k, x in enumerate(values)]
@@ -148,7 +148,7 @@ def test_layers(gpu: FakeGpu, lt: bool, offset: int, monkeypatch: Any) -> None:
 def test_a_layer_that_python_computes(gpu: FakeGpu, monkeypatch: Any) -> None:
     monkeypatch.setattr(FakeGpu, "product", lambda *_: False)
     values = [RNG.normal(size=s).astype(np.float32) for s in ((40, 30), (30, 20), (20,), (20, 9))]
-    run = plans.Executable(plan(recorded(layers, *values).program), gpu)
+    run = plans.CudaExecutable(plan(recorded(layers, *values).program), gpu)
     (found,) = run([placed(gpu, x) for x in values])
     np.testing.assert_allclose(found, layers(*values), rtol=1e-4, atol=1e-4)
 
@@ -158,7 +158,7 @@ def test_products_that_come_again_have_graphs_whatever_else_moves(gpu: FakeGpu) 
         return np.tanh(x @ w) + b
 
     values = [RNG.normal(size=s) for s in ((30, 20), (40, 30), (20,))]
-    run = plans.Executable(plan(recorded(step, *values).program), gpu)
+    run = plans.CudaExecutable(plan(recorded(step, *values).program), gpu)
     weights = [placed(gpu, RNG.normal(size=(30, 20))) for _ in range(3)]
     batches = [placed(gpu, RNG.normal(size=(40, 30))) for _ in range(2)]
     held = []
@@ -181,7 +181,7 @@ def test_the_graph_that_was_not_used_for_longest_goes(gpu: FakeGpu) -> None:
         return np.tanh(x @ w)
 
     values = [RNG.normal(size=s) for s in ((30, 20), (40, 30))]
-    run = plans.Executable(plan(recorded(step, *values).program), gpu)
+    run = plans.CudaExecutable(plan(recorded(step, *values).program), gpu)
     weights = [placed(gpu, RNG.normal(size=(30, 20))) for _ in range(12)]
     x = placed(gpu, values[1])
     for phase in range(3):  # each works with four others

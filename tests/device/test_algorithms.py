@@ -50,7 +50,7 @@ def forms() -> list[Any]:
             a = Matrix(0, m, k, (1, m) if turned & 1 else (k, 1))
             b = Matrix(0, k, n, (1, k) if turned & 2 else (n, 1))
             numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), dtype, given=given)
-            found += [lt.Form(numbers), lt.Form(numbers, -0.5, n)]
+            found += [lt.MatmulForm(numbers), lt.MatmulForm(numbers, -0.5, n)]
     return found
 
 
@@ -72,7 +72,7 @@ def test_every_proposal_is_right() -> None:
         b = cupy.ascontiguousarray(y.T) if turned_b else y
         expected = form.scale * (x.astype(np.float64) @ y.astype(np.float64))
         expected += w if form.added else 0
-        product = lt.Product(form)
+        product = lt.LtMatmul(form)
         proposals = product.proposals(8)
         assert proposals
         for algorithm in proposals:
@@ -237,7 +237,7 @@ def test_proposals_give_the_same_bits_every_time(precision: str) -> None:
     x, y = (cupy.random.standard_normal(s, dtype=np.float32) for s in ((m, k), (k, n)))
     a, b = Matrix(x.data.ptr, m, k, (k, 1)), Matrix(y.data.ptr, k, n, (n, 1))
     numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), "float32", precision)
-    product = lt.Product(lt.Form(numbers))
+    product = lt.LtMatmul(lt.MatmulForm(numbers))
     workspace = cupy.cuda.alloc(lt.WORKSPACE)
     stream = cupy.cuda.get_current_stream()
     other = cupy.cuda.Stream(non_blocking=True)

@@ -42,7 +42,7 @@ def packed(x: Any, p: conv_work.Packing, per: int) -> Any:
 class Reader:
     """Reads one job, and sums what its kernel sums."""
 
-    def __init__(self, launch: conv_work.Launch, kind: int) -> None:
+    def __init__(self, launch: conv_work.ConvLaunch, kind: int) -> None:
         self.kind, self.shape = kind, SHAPES[kind]
         raw = launch.job.tobytes()
         self.job = np.frombuffer(raw[: JOB.itemsize], JOB)[0]

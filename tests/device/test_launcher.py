@@ -38,7 +38,7 @@ def test_random_programs(tmp_path: Path) -> None:
     gpu = FakeGpu(tmp_path)
     done = 0
     for r in random_recordings(range(12), gradients=False):
-        run = plans.Executable(plan(r.program), gpu)
+        run = plans.CudaExecutable(plan(r.program), gpu)
         for _ in range(2):
             check(r, run, r.arrays)
         done += 1
@@ -320,7 +320,7 @@ def test_steps_that_python_runs_split_the_graph(gpu: FakeGpu) -> None:
 
 def test_donated_inputs_come_back(gpu: FakeGpu) -> None:
     r = recorded(lambda x, y: x + y, RNG.normal(size=40), RNG.normal(size=40))
-    run = plans.Executable(plan(r.program, donated=((0, 0),)), gpu)
+    run = plans.CudaExecutable(plan(r.program, donated=((0, 0),)), gpu)
     assert [b.donor for b in run.plan.buffers if b.kind == "output"] == [0]
     x, y = (moved(a) for a in r.arrays)
     (found,) = run([x, y])

@@ -84,7 +84,7 @@ def computed(library: Any, name: str, a: np.ndarray, b: np.ndarray, k: Any) -> n
     room = np.full(sum(winograd.rooms(name, s)) // 4, np.nan, np.float32)
     bases = [v.ctypes.data for v in (a, b, out, room)]
     for x in winograd._steps(name, k):
-        if isinstance(x, winograd.Product):
+        if isinstance(x, winograd.PointProducts):
             looked(x.out, room)[...] = looked(x.first, room) @ looked(x.second, room)
         else:
             places = [FFI_.cast("void *", bases[p.base] + p.offset) for p in x.places]

@@ -86,7 +86,7 @@ def _aligned(size: int, dtype: Any) -> Any:
 class Runner:
     """Launches kernels of one kind."""
 
-    def __init__(self, work: conv_work.Work, folder: Path) -> None:
+    def __init__(self, work: conv_work.ConvWork, folder: Path) -> None:
         self.work = work
         self.shape = SHAPES[work.kind]
         self.lib = library(work.kind, work.tile, folder)

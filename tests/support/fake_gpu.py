@@ -20,15 +20,15 @@ import numpy as np
 from adarray_backends.cuda.launcher import (
     PRODUCTS,
     Flag,
-    Loaded,
-    Recorder,
+    ModuleFunctions,
+    RecordingStream,
     native,
 )
 from cffi import FFI
 from fake_driver import FakeDriver, view_at
 
 from adarray.compiler.ir.target import GpuTarget
-from adarray.compiler.print_cuda.printer import Text
+from adarray.compiler.print_cuda.printer import KernelText
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
@@ -241,7 +241,7 @@ class FakeGpu:
     def convolution(self, function: Any) -> str:
         return ""
 
-    def load(self, texts: Iterable[Text]) -> Loaded:
+    def load(self, texts: Iterable[KernelText]) -> ModuleFunctions:
         """Compile kernels for the processor; return handles by name."""
         texts = list(texts)
         parts, names = ['#include "device_host.h"', _ANY], {}
@@ -273,13 +273,13 @@ class FakeGpu:
                 return int(run(ffi.cast("uint64_t *", address), *sizes))
 
             self.driver.kernels[found[name]] = name, count, call
-        return Loaded(found, (len(texts), 0, 0))
+        return ModuleFunctions(found, (len(texts), 0, 0))
 
     def address(self, function: Any, shared: int) -> int:
         assert shared <= SMALL.shared_memory
         return int(function)
 
-    def keep(self, text: Text) -> str:
+    def keep(self, text: KernelText) -> str:
         path = self.folder / f"{text.name}.cu"
         path.write_text(text.text)
         return str(path)
@@ -328,7 +328,7 @@ class FakeGpu:
 
     def recorder(self, products: bool) -> Any:
         stream = (1 << 40) + self.now.ptr
-        return Recorder(stream, stream if products else 0, self.busy)
+        return RecordingStream(stream, stream if products else 0, self.busy)
 
     def events(self, count: int) -> list[FakeEvent]:
         return [FakeEvent() for _ in range(count)]

@@ -63,4 +63,4 @@ def trained(w: Any, b: Any, v: Any, x: Any) -> Any:
 
 def made(gpu: FakeGpu, f: Any = trained, args: Any = None, **options: Any) -> Any:
     r = recorded(f, *(values() if args is None else args))
-    return r, plans.Executable(plan(r.program), gpu, **options)
+    return r, plans.CudaExecutable(plan(r.program), gpu, **options)

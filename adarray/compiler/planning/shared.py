@@ -27,7 +27,7 @@ from adarray.compiler.kernels.siblings import Sibling, one_loop
 from adarray.compiler.kernels.tables import is_table
 from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.stencil import lower_strips
-from adarray.compiler.stencil.lower_rings import Stage, write
+from adarray.compiler.stencil.lower_rings import RingStage, write
 from adarray.compiler.stencil.rings import Pipeline
 from adarray.compiler.stencil.strips import Strips
 
@@ -101,7 +101,7 @@ class SharedKernels:
         return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 
     @staticmethod
-    def _step(s: Signature, step: lower_strips.Step) -> Hashable:
+    def _step(s: Signature, step: lower_strips.StripStage) -> Hashable:
         rings = tuple((s.number_of(node), s.number_of(row)) for node, row in step.rings)
         return (step.lag, rings, s.of(step.order, step.stored, -1, []))
 
@@ -117,7 +117,7 @@ class SharedKernels:
         return self._keep(key, s, siblings.write(parts, self.target))
 
     @staticmethod
-    def _stage(s: Signature, stage: Stage) -> Hashable:
+    def _stage(s: Signature, stage: RingStage) -> Hashable:
         x = stage.lowering
         return (*stage[1:], s.of(x.order, x.stored, x.outer, x.extents))
 

@@ -15,12 +15,12 @@ from adarray.compiler.ir.loopir import (
     Var,
     statements,
 )
-from adarray.compiler.print_c.values import Operand, Scope, Values, fixed
+from adarray.compiler.print_c.values import ExpressionPrinter, OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import CTYPES
 
 
-class Statements(Values):
+class Statements(ExpressionPrinter):
     """Prints statements into the innermost scope; what runs them prints arrays, folds and loops."""
 
     dtypes: dict[str, str]
@@ -105,7 +105,7 @@ class Statements(Values):
 
     def nested(self, head: str, body: tuple[Stmt, ...], var: tuple[str, str] | None = None) -> None:
         """Print a block of its own below the line `head`."""
-        scope = Scope()
+        scope = TextScope()
         self.scopes.append(scope)
         if var is not None:
             self.bind(var[0], fixed(var[1]))
@@ -113,7 +113,7 @@ class Statements(Values):
         self.scopes.pop()
         self.braced(head, scope)
 
-    def braced(self, head: str, scope: Scope, end: str = "}") -> None:
+    def braced(self, head: str, scope: TextScope, end: str = "}") -> None:
         """Print the lines of a scope below `head`."""
         self.line(f"{head} {{")
         for text in scope.lines:
@@ -128,7 +128,7 @@ class Statements(Values):
 
     # -- what is known of memory -----------------------------------------------------------
 
-    def remember(self, buffer: str, index: str, value: Operand) -> None:
+    def remember(self, buffer: str, index: str, value: OperandText) -> None:
         """Note the value of an element of memory."""
         if value.text == value.key:
             key = f"{buffer}[{index}]@{self.versions[buffer]}"

@@ -22,7 +22,7 @@ from adarray.compiler.scalars.expressions import C, Dialect, library_name
 _INDEX = {"add": "+", "subtract": "-", "multiply": "*"}
 
 
-class Operand(tuple[str, str]):
+class OperandText(tuple[str, str]):
     """A value: its C text, a name or a literal, and what tells it from others."""
 
     __slots__ = ()
@@ -38,23 +38,23 @@ class Operand(tuple[str, str]):
         return self[1]
 
 
-def fixed(text: str) -> Operand:
+def fixed(text: str) -> OperandText:
     """Return the operand of a name or literal whose value never changes."""
-    return Operand((text, text))
+    return OperandText((text, text))
 
 
-class Scope:
+class TextScope:
     """One block of C text."""
 
     __slots__ = ("known", "lines", "named")
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.known: dict[str, Operand] = {}  # by what computes it
-        self.named: dict[str, Operand] = {}  # by the name that loop IR gives it
+        self.known: dict[str, OperandText] = {}  # by what computes it
+        self.named: dict[str, OperandText] = {}  # by the name that loop IR gives it
 
 
-class Values:
+class ExpressionPrinter:
     """Prints expressions into the innermost scope.
 
     Parameters
@@ -67,15 +67,15 @@ class Values:
     def __init__(self, dialect: Dialect = C, libmvec: int = 0) -> None:
         self.dialect = dialect
         self.libmvec = libmvec
-        self.scopes = [Scope()]
+        self.scopes = [TextScope()]
         self.versions: dict[str, int] = {}
         self.count = 0
         self.memory: dict[str, str] = {}  # C names of buffers and arrays
         self.changing: dict[str, str] = {}  # C names of scalars that are assigned
         # Hooks of vector loops: what depends on the loop variable, where the rest goes.
-        self.outside: Scope | None = None
+        self.outside: TextScope | None = None
         self.varying: set[str] = set()
-        self.load: Callable[[Load], Operand] | None = None
+        self.load: Callable[[Load], OperandText] | None = None
         self.calls = False  # whether vector functions are called in the loop
 
     # -- scopes ----------------------------------------------------------------------------
@@ -89,15 +89,15 @@ class Values:
         """Add a line to the innermost scope."""
         self.scopes[-1].lines.append(text)
 
-    def bind(self, name: str, operand: Operand) -> None:
+    def bind(self, name: str, operand: OperandText) -> None:
         """Let `name` of loop IR stand for a value."""
         self.scopes[-1].named[name] = operand
 
-    def lookup(self, name: str) -> Operand:
+    def lookup(self, name: str) -> OperandText:
         """Return the value that a name stands for."""
         if name in self.changing:
             text = self.changing[name]
-            return Operand((text, f"{text}@{self.versions.get(name, 0)}"))
+            return OperandText((text, f"{text}@{self.versions.get(name, 0)}"))
         for scope in reversed(self.scopes):
             if name in scope.named:
                 return scope.named[name]
@@ -107,7 +107,7 @@ class Values:
         """Note that memory or a scalar was written."""
         self.versions[name] = self.versions.get(name, 0) + 1
 
-    def _known(self, key: str) -> Operand | None:
+    def _known(self, key: str) -> OperandText | None:
         for scope in reversed(self.scopes):
             if key in scope.known:
                 return scope.known[key]
@@ -119,9 +119,9 @@ class Values:
         """Return the name or literal of the value of `expr`, after printing what it takes."""
         return self.operand(expr).text
 
-    def operand(self, expr: Expr) -> Operand:
+    def operand(self, expr: Expr) -> OperandText:
         """Return the value of `expr`."""
-        done: dict[int, Operand] = {}
+        done: dict[int, OperandText] = {}
         stack = [(expr, False)]
         while stack:
             e, ready = stack.pop()
@@ -134,7 +134,7 @@ class Values:
             done[id(e)] = self._one(e, done)
         return done[id(expr)]
 
-    def _one(self, e: Expr, done: dict[int, Operand]) -> Operand:
+    def _one(self, e: Expr, done: dict[int, OperandText]) -> OperandText:
         if isinstance(e, Const):
             return fixed(functions.number(e.value, e.dtype, self.dialect))
         if isinstance(e, Var):
@@ -144,7 +144,7 @@ class Values:
         assert isinstance(e, Apply)
         return self.apply(e, [done[id(a)] for a in e.args])
 
-    def apply(self, e: Apply, args: list[Operand]) -> Operand:
+    def apply(self, e: Apply, args: list[OperandText]) -> OperandText:
         """Name the value of a function."""
         dtypes = [a.dtype for a in e.args]
         key = f"{e.dtype} {e.name} {' '.join(dtypes)}: {', '.join(a.key for a in args)}"
@@ -166,7 +166,7 @@ class Values:
 
         return self.named(key, e.dtype, text_of, varies)
 
-    def _in_vectors(self, e: Apply, args: list[Operand]) -> str | None:
+    def _in_vectors(self, e: Apply, args: list[OperandText]) -> str | None:
         """Return the text of a function that is printed otherwise in vector loops."""
         texts = [a.text for a in args]
         if e.name == "where":
@@ -175,7 +175,7 @@ class Values:
             return functions.wide_cast(texts[0], e.args[0].dtype, e.dtype) if self.calls else None
         return functions.by_lane(e.name, texts, e.dtype)
 
-    def _selected(self, dtype: str, args: list[Operand]) -> str | None:
+    def _selected(self, dtype: str, args: list[OperandText]) -> str | None:
         """Return the text of ``where`` in a vector loop that calls functions."""
         texts = [a.text for a in args]
         if dtype == "bool" or args[0].key in self.varying:
@@ -187,7 +187,7 @@ class Values:
 
     def named(
         self, key: str, dtype: str, text_of: Callable[[], str], varies: bool = True
-    ) -> Operand:
+    ) -> OperandText:
         """Return the value known as `key`; if there is none, print a constant for it.
 
         In vector loops, what does not vary is printed before the loop.
@@ -204,11 +204,11 @@ class Values:
             self.varying.add(name)
         return operand
 
-    def element(self, e: Load) -> Operand:
+    def element(self, e: Load) -> OperandText:
         """Name an element of memory."""
         return self.read(e.dtype, e.buffer, self.index(e.index))
 
-    def read(self, dtype: str, buffer: str, index: str, varies: bool = True) -> Operand:
+    def read(self, dtype: str, buffer: str, index: str, varies: bool = True) -> OperandText:
         """Name element `index` of a buffer."""
         key = f"{buffer}[{index}]@{self.versions.get(buffer, 0)}"
         test = " != 0" if dtype == "bool" else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
-from adarray.compiler.print_c.values import Operand, Scope, fixed
+from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import MOVED, STORED, SUFFIX
 from adarray.compiler.schedule.prefetch import ROWS
@@ -59,7 +59,7 @@ class VectorPrinter:
             return
         low, high = p.fresh("i"), p.fresh("e")
         p.line(f"const int64_t {low} = {start}, {high} = {stop};")
-        outside, inside = Scope(), Scope()
+        outside, inside = TextScope(), TextScope()
         p.scopes += [outside, inside]
         p.outside, p.varying, p.load, p.calls = outside, {self.var}, self._load, self.padded
         p.bind(self.loop.var, fixed(self.var))
@@ -94,7 +94,7 @@ class VectorPrinter:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def _load(self, e: Load) -> Operand:
+    def _load(self, e: Load) -> OperandText:
         p = self.p
         step = slope(e.index, self.loop.var, self.lets)
         if step == ZERO:
@@ -105,7 +105,7 @@ class VectorPrinter:
             return p.element(e)
         return self._read(e.dtype, e.buffer, e.index, step)
 
-    def _read(self, dtype: str, buffer: str, index: Expr, step: Expr) -> Operand:
+    def _read(self, dtype: str, buffer: str, index: Expr, step: Expr) -> OperandText:
         """Read through a pointer, which the last block redirects to its padded copy."""
         p = self.p
         text, stride = self._place(index, step, self.first_of_block)

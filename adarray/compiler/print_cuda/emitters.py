@@ -10,14 +10,14 @@ from adarray.compiler.print_cuda.register_rows import ResidentRowsPrinter
 from adarray.compiler.print_cuda.rows import array, plain_rows, sheet_rows
 from adarray.compiler.print_cuda.running import RunningFolds, serial
 from adarray.compiler.print_cuda.shared_rows import FetchedRowsPrinter
-from adarray.compiler.print_cuda.statements import Parts, Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter, LoopPrinters
 from adarray.compiler.print_cuda.strips import StripPrinter
 from adarray.compiler.print_cuda.tiles import TilePrinter
 from adarray.compiler.print_cuda.totals import Totals
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -28,17 +28,17 @@ from adarray.compiler.schedule.gpu.schedules import (
 )
 
 
-def emit(p: Printer, second: bool = False) -> None:
+def emit(p: CudaPrinter, second: bool = False) -> None:
     """Print what a kernel does.
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     second : bool
         Whether it is the second kernel of a scan by all blocks.
     """
     match p.schedule:
-        case Flat():
+        case FlatLoops():
             _flat(p)
         case SingleBlock() | RowsByWarp() | RowsByBlock():
             _rows(p)
@@ -58,69 +58,69 @@ def emit(p: Printer, second: bool = False) -> None:
             assert_never(p.schedule)
 
 
-def _begin(p: Printer, totals: Totals) -> None:
+def _begin(p: CudaPrinter, totals: Totals) -> None:
     totals.begin()
     p.line("(void)fail;")
     if p.outline.is_careful:
         p.line("adarray_careful care;")
 
 
-def _body(p: Printer, totals: Totals) -> None:
+def _body(p: CudaPrinter, totals: Totals) -> None:
     """Print the statements of a kernel between the beginning and the end of totals."""
     _begin(p, totals)
     p.block(p.outline.body)
     totals.end()
 
 
-def _flat(p: Printer) -> None:
-    p.parts = Parts(SharedLoops(p).loop)
+def _flat(p: CudaPrinter) -> None:
+    p.parts = LoopPrinters(SharedLoops(p).loop)
     _body(p, Totals(p))
 
 
-def _rows(p: Printer) -> None:
-    p.parts = Parts(
+def _rows(p: CudaPrinter) -> None:
+    p.parts = LoopPrinters(
         SharedLoops(p).loop, RunningFolds(p).loop, partial(plain_rows, p), partial(array, p)
     )
     _body(p, Totals(p))
 
 
-def _scan(p: Printer, second: bool) -> None:
-    p.parts = Parts(SharedLoops(p).loop, RunningFolds(p, second).loop)
+def _scan(p: CudaPrinter, second: bool) -> None:
+    p.parts = LoopPrinters(SharedLoops(p).loop, RunningFolds(p, second).loop)
     _body(p, Totals(p))
 
 
-def _shared_rows(p: Printer, s: SharedRows) -> None:
+def _shared_rows(p: CudaPrinter, s: SharedRows) -> None:
     fetched = FetchedRowsPrinter(p, s)
-    p.parts = Parts(
+    p.parts = LoopPrinters(
         SharedLoops(p, fetched=fetched.loop).loop, RunningFolds(p).loop, fetched.parallel,
         partial(array, p),
     )  # fmt: skip
     _body(p, Totals(p))
 
 
-def _register_rows(p: Printer, s: RegisterRows) -> None:
+def _register_rows(p: CudaPrinter, s: RegisterRows) -> None:
     resident = ResidentRowsPrinter(p, s)
-    p.parts = Parts(
+    p.parts = LoopPrinters(
         SharedLoops(p, resident=resident.loop).loop, RunningFolds(p).loop, resident.parallel
     )
     _body(p, Totals(p, resident))
 
 
-def _sheet(p: Printer) -> None:
+def _sheet(p: CudaPrinter) -> None:
     totals = Totals(p)
     loops = SharedLoops(p, sheet=totals.sheet)
-    p.parts = Parts(loops.loop, parallel=partial(sheet_rows, p, loops))
+    p.parts = LoopPrinters(loops.loop, parallel=partial(sheet_rows, p, loops))
     _body(p, totals)
 
 
-def _strips(p: Printer, s: ColumnStrips) -> None:
+def _strips(p: CudaPrinter, s: ColumnStrips) -> None:
     strips = StripPrinter(p, s)
     strips.integers()
-    p.parts = Parts(strips.loop, partial(serial, p), partial(plain_rows, p), strips.array)
+    p.parts = LoopPrinters(strips.loop, partial(serial, p), partial(plain_rows, p), strips.array)
     _body(p, Totals(p))
 
 
-def _tiles(p: Printer, s: Tiles) -> None:
+def _tiles(p: CudaPrinter, s: Tiles) -> None:
     totals = Totals(p)
     _begin(p, totals)
     TilePrinter(p).tiles(s.pairs)

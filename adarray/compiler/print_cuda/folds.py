@@ -8,7 +8,7 @@ References
 from __future__ import annotations
 
 from adarray.compiler.ir.loopir import Fold
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.loops import WARP
@@ -16,7 +16,7 @@ from adarray.compiler.schedule.gpu.loops import WARP
 Accumulators = list[tuple[Fold, str]]  # folds, and the C names of a thread's parts
 
 
-def begin(p: Printer, folds: tuple[Fold, ...]) -> Accumulators:
+def begin(p: CudaPrinter, folds: tuple[Fold, ...]) -> Accumulators:
     """Print the threads' accumulators of folds into one place."""
     accumulators = []
     for x in folds:
@@ -27,7 +27,7 @@ def begin(p: Printer, folds: tuple[Fold, ...]) -> Accumulators:
     return accumulators
 
 
-def gather(p: Printer, accumulators: Accumulators) -> None:
+def gather(p: CudaPrinter, accumulators: Accumulators) -> None:
     """Print the combination of the threads' accumulators.
 
     Blocks wait once for all of them. They leave what warps have in rooms that the next

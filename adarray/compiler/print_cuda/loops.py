@@ -7,20 +7,20 @@ from typing import assert_never
 
 from adarray.compiler.ir.affine import at
 from adarray.compiler.ir.loopir import Expr, Fold, For, Let, Load, Store, Var
-from adarray.compiler.print_c.values import Operand, Scope, fixed
+from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.print_cuda import folds
 from adarray.compiler.print_cuda.folds import Accumulators
 from adarray.compiler.print_cuda.packs import LoopText, alone, packs
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.group_loops import (
     FetchedPacks,
     FirstThread,
     GroupLoop,
-    Moved,
     OneByOne,
     OneEach,
     OwnWarp,
+    PackAccess,
     Packs,
     ResidentPacks,
 )
@@ -35,7 +35,7 @@ class SharedLoops:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     sheet : mapping of str to (str, str), optional
         C names of the packs and elements of array totals that threads of a sheet have in registers.
     fetched, resident : callable, optional
@@ -48,7 +48,7 @@ class SharedLoops:
     """
 
     def __init__(
-        self, p: Printer, sheet: Mapping[str, tuple[str, str]] | None = None,
+        self, p: CudaPrinter, sheet: Mapping[str, tuple[str, str]] | None = None,
         fetched: Fetched | None = None, resident: Resident | None = None,
     ) -> None:  # fmt: skip
         self.p = p
@@ -78,7 +78,7 @@ class SharedLoops:
             again = list(dict.fromkeys(again))
         one = p.fresh("f")
         p.braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
-        guarded = Scope()
+        guarded = TextScope()
         p.scopes.append(guarded)
         bases = self._bases(s, plan.moved, lo)
         resident = [self.sheet[x.target] for x in plan.resident]
@@ -123,7 +123,7 @@ class SharedLoops:
     def _singles(self, t: LoopText, head: str, count: str) -> None:
         """Print the loop over the iterations before and after the packs."""
         p, (lo, hi) = self.p, (t.first, t.stop)
-        k, v, scope = p.fresh("k"), p.fresh("v"), Scope()
+        k, v, scope = p.fresh("k"), p.fresh("v"), TextScope()
         if t.resident:  # an iteration for each thread
             scope.lines.append(f"const {p.counter} {v} = lane + {count};")
             scope.lines += alone(p, t, v)
@@ -140,7 +140,7 @@ class SharedLoops:
 
     def _first_thread(self, s: For, lo: str, hi: str) -> None:
         """Print a loop that one thread runs."""
-        p, v, scope = self.p, self.p.fresh("v"), Scope()
+        p, v, scope = self.p, self.p.fresh("v"), TextScope()
         p.scopes.append(scope)
         p.bind(s.var, fixed(v))
         p.inside = True
@@ -149,7 +149,7 @@ class SharedLoops:
         p.scopes.pop()
         p.braced(f"if (lane == 0) for (int64_t {v} = {lo}; {v} < {hi}; {v}++)", scope)
 
-    def _bases(self, s: For, moved: tuple[Moved, ...], lo: str) -> list[str]:
+    def _bases(self, s: For, moved: tuple[PackAccess, ...], lo: str) -> list[str]:
         """Print pointers to the elements of the first iteration."""
         p, bases = self.p, []
         lets = {x.name: x.value for x in s.body if isinstance(x, Let)}
@@ -166,12 +166,12 @@ class SharedLoops:
 
 
 def iteration(
-    p: Printer, s: For, plan: GroupLoop, accumulators: Accumulators
-) -> tuple[Scope, list[str]]:
+    p: CudaPrinter, s: For, plan: GroupLoop, accumulators: Accumulators
+) -> tuple[TextScope, list[str]]:
     """Print one iteration as a function of what it loads and stores."""
     v = p.fresh("v")
     parameters = ["auto &care"] * p.outline.is_careful + [f"const int64_t {v}"]
-    loads: dict[Expr, Operand] = {}
+    loads: dict[Expr, OperandText] = {}
     stores: dict[int, str] = {}
     places = {id(f): c for f, c in accumulators}
     for kind, dtype, x in plan.moved:
@@ -189,7 +189,7 @@ def iteration(
     for y in plan.resident:
         places[id(y)] = p.fresh("x")
         parameters.append(f"{STORED[y.value.dtype]} &{places[id(y)]}")
-    scope = Scope()
+    scope = TextScope()
     p.scopes.append(scope)
     p.bind(s.var, fixed(v))
     p.iteration = (s.var, *(y.name for y in s.body if isinstance(y, Let)))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adarray.compiler.ir.loopir import Fold, For
-from adarray.compiler.print_c.values import Scope
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_c.values import TextScope
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.group_loops import GroupLoop, Packs, ResidentPacks
 
@@ -42,7 +42,7 @@ class LoopText:
     again: list[tuple[str, str]] | None = None
 
 
-def alone(p: Printer, t: LoopText, v: str) -> list[str]:
+def alone(p: CudaPrinter, t: LoopText, v: str) -> list[str]:
     """Return the lines of an iteration by itself."""
     lines: list[str] = []
     args, after = ["care"] * p.outline.is_careful + [f"{t.first} + {v}"], []
@@ -58,7 +58,7 @@ def alone(p: Printer, t: LoopText, v: str) -> list[str]:
     return [*lines, f"{t.one}({', '.join(args)});", *after]
 
 
-def packs(p: Printer, t: LoopText, how: Packs) -> tuple[str, str]:
+def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
     """Print the loop over packs of neighbouring iterations.
 
     They begin where the first result, or else operand, is aligned, unless they must stay
@@ -107,14 +107,14 @@ def own_anchors(t: LoopText) -> tuple[tuple[int, int], ...]:
 
 
 def pack(
-    p: Printer, t: LoopText, anchors: tuple[tuple[int, int], ...], v: str, width: int,
+    p: CudaPrinter, t: LoopText, anchors: tuple[tuple[int, int], ...], v: str, width: int,
     each: str = "", slots: Mapping[int, str] | None = None,
-) -> Scope:  # fmt: skip
+) -> TextScope:  # fmt: skip
     """Return the lines of one pack.
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     t : LoopText
     anchors : tuple of (int, int)
         See `adarray.compiler.schedule.gpu.group_loops.Packs`.
@@ -128,7 +128,7 @@ def pack(
     """
     slots, moved = slots or {}, t.plan.moved
     after: list[str] = []
-    scope, args = Scope(), ["care"] * p.outline.is_careful + [f"{t.first} + {v} + u"]
+    scope, args = TextScope(), ["care"] * p.outline.is_careful + [f"{t.first} + {v} + u"]
     names = [p.fresh("y") for _ in moved]
     for k, ((kind, dtype, x), base) in enumerate(zip(moved, t.bases, strict=True)):
         other, d = anchors[k]

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from adarray.compiler.ir.loopir import Fail, Kernel, Local, statements
 from adarray.compiler.print_cuda.emitters import emit
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.print_cuda.totals import Totals
 from adarray.compiler.scalars.functions import SIZES, STORED
 from adarray.compiler.schedule.gpu.launch import MERGE, ZEROS
 from adarray.compiler.schedule.gpu.outline import Outline, outlined
-from adarray.compiler.schedule.gpu.schedules import DeviceScan, Flat, Schedule, SheetRows
+from adarray.compiler.schedule.gpu.schedules import DeviceScan, FlatLoops, Schedule, SheetRows
 
 _KERNEL = """\
 extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})
 """
 
 
-class Text(NamedTuple):
+class KernelText(NamedTuple):
     """A printed kernel.
 
     Parameters
@@ -47,7 +47,7 @@ class Text(NamedTuple):
     followers: tuple[str, ...] = ()
 
 
-def source(schedule: Schedule) -> Text:
+def source(schedule: Schedule) -> KernelText:
     """Return the CUDA C text of a kernel.
 
     Its parameters are the buffers, the integers (int64), the workspace, which begins
@@ -66,7 +66,7 @@ def source(schedule: Schedule) -> Text:
     text = "".join(texts.values())
     name = "adk_" + hashlib.sha256(text.encode()).hexdigest()[:24]
     text = '#include "adarray_device.h"\n' + text.replace("@", name)
-    return Text(name, text, tuple(name + suffix for suffix in texts if suffix))
+    return KernelText(name, text, tuple(name + suffix for suffix in texts if suffix))
 
 
 def may_fail(kernel: Kernel) -> bool:
@@ -76,7 +76,7 @@ def may_fail(kernel: Kernel) -> bool:
 
 def _kernel(name: str, outline: Outline, second: bool = False) -> str:
     """Return the text of a kernel."""
-    p = Printer(outline)
+    p = CudaPrinter(outline)
     _head(p)
     emit(p, second)
     return _function(p, name, outline.schedule.block, outline.resident)
@@ -84,13 +84,13 @@ def _kernel(name: str, outline: Outline, second: bool = False) -> str:
 
 def _merge(outline: Outline) -> str:
     """Return the text of the kernel that combines the groups' totals."""
-    p = Printer(outline)
+    p = CudaPrinter(outline)
     _head(p)
     Totals(p).merge()
     return _function(p, "@_merge", MERGE, 1)
 
 
-def _function(p: Printer, name: str, threads: int, resident: int) -> str:
+def _function(p: CudaPrinter, name: str, threads: int, resident: int) -> str:
     """Return what a printer has printed as a function."""
     lines = [f"    {line}" for line in p.scopes[0].lines]
     if p.rooms:
@@ -113,10 +113,10 @@ def _parameters(kernel: Kernel) -> list[str]:
     ]  # fmt: skip
 
 
-def _head(p: Printer) -> None:
+def _head(p: CudaPrinter) -> None:
     """Print who this thread is, and where the parts of the workspace begin."""
     group, block = p.schedule.group, p.schedule.block
-    if isinstance(p.schedule, Flat):
+    if isinstance(p.schedule, FlatLoops):
         p.line(f"const {p.counter} lane = ({p.counter})blockIdx.x * {block} + threadIdx.x;")
         p.line(f"const {p.counter} span = ({p.counter})gridDim.x * {block};")
     elif isinstance(p.schedule, SheetRows):
@@ -135,7 +135,7 @@ def _head(p: Printer) -> None:
     p.line(", ".join(f"(void){name}" for name in names) + ";")
 
 
-def _offsets(p: Printer) -> list[str]:
+def _offsets(p: CudaPrinter) -> list[str]:
     """Return lines that compute where totals and local arrays begin, in either memory."""
     lines, far, close, memory = [], str(ZEROS), "0", p.outline.memory
     for x in memory.placed:

@@ -7,10 +7,10 @@ thread, so that each of them is in registers of its own.
 from __future__ import annotations
 
 from adarray.compiler.ir.loopir import For, Load, Store, Total, Var
-from adarray.compiler.print_c.values import Scope, fixed
+from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.packs import LoopText, own_anchors, pack
 from adarray.compiler.print_cuda.rows import rows
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import SIZES, STORED
 from adarray.compiler.schedule.gpu.schedules import RegisterRows
@@ -21,11 +21,11 @@ class ResidentRowsPrinter:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     schedule : RegisterRows
     """
 
-    def __init__(self, p: Printer, schedule: RegisterRows) -> None:
+    def __init__(self, p: CudaPrinter, schedule: RegisterRows) -> None:
         self.p = p
         self.schedule = schedule
         self.rows = schedule.rows
@@ -61,7 +61,7 @@ class ResidentRowsPrinter:
             of = f"adarray_pack<{kind}, {width}>"
             p.line(f"{of} *const {ring} = ({of} *)(near_ + {near}) + threadIdx.x;")
             near += f" + {packs * block * width * SIZES[row.load.dtype]}"
-            scope, v = Scope(), p.fresh("v")
+            scope, v = TextScope(), p.fresh("v")
             p.scopes.append(scope)
             p.bind(loop.var, fixed(v))
             base = f"{p.memory[row.load.buffer]} + {p.index(row.first)}"

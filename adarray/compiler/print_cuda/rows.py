@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from adarray.compiler.ir.loopir import For, Local
-from adarray.compiler.print_c.values import Scope, fixed
+from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.loops import SharedLoops
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars.functions import STORED
 
 
 def rows(
-    p: Printer, s: For, start: str, stop: str, before: Iterable[str] = (), guard: str = "",
+    p: CudaPrinter, s: For, start: str, stop: str, before: Iterable[str] = (), guard: str = "",
     unroll: int = 0,
 ) -> None:  # fmt: skip
     """Print the loop as a function of the iteration, from which a failure may return.
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     s : For
     start, stop : str
         Its bounds.
@@ -31,7 +31,7 @@ def rows(
         Iterations to begin at once; 0 for one after the other.
     """
     v, one = p.fresh("v"), p.fresh("f")
-    scope = Scope()
+    scope = TextScope()
     scope.lines += before
     p.scopes.append(scope)
     p.bind(s.var, fixed(v))
@@ -45,14 +45,14 @@ def rows(
     p.line(f"for (int64_t {v} = {start} + group; {v} < {stop}; {v} += groups) {one}({v});")
 
 
-def plain_rows(p: Printer, s: For) -> None:
+def plain_rows(p: CudaPrinter, s: For) -> None:
     """Print the loop where rows are read whenever they are needed."""
     start, stop = p.index(s.start), p.index(s.stop)
     p.written(s)
     rows(p, s, start, stop)
 
 
-def sheet_rows(p: Printer, loops: SharedLoops, s: For) -> None:
+def sheet_rows(p: CudaPrinter, loops: SharedLoops, s: For) -> None:
     """Print the loop over the rows of a sheet."""
     start, stop = p.index(s.start), p.index(s.stop)
     p.written(s)
@@ -63,7 +63,7 @@ def sheet_rows(p: Printer, loops: SharedLoops, s: For) -> None:
     loops.is_chosen = False
 
 
-def array(p: Printer, s: Local) -> None:
+def array(p: CudaPrinter, s: Local) -> None:
     """Declare a local array in the memory of one that is not used any more, or in its own."""
     assert s.size is not None
     c, kind, memory = p.fresh("s"), STORED[s.dtype], p.outline.memory

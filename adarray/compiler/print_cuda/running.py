@@ -18,20 +18,20 @@ References
 from __future__ import annotations
 
 from adarray.compiler.ir.loopir import Fold, For, Let, Store
-from adarray.compiler.print_c.values import Scope, fixed
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_c.values import TextScope, fixed
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import FLOATS, STORED
 from adarray.compiler.schedule.gpu.launch import ITEMS, ZEROS
 from adarray.compiler.schedule.gpu.schedules import DeviceScan
 
 
-def serial(p: Printer, s: For) -> None:
+def serial(p: CudaPrinter, s: For) -> None:
     """Print a serial loop that every thread runs."""
     start, stop = p.index(s.start), p.index(s.stop)
     p.written(s)
     v = p.fresh("v")
-    scope = Scope()
+    scope = TextScope()
     p.scopes.append(scope)
     p.bind(s.var, fixed(v))
     p.block(s.body)
@@ -46,12 +46,12 @@ class RunningFolds:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     second : bool
         Whether this is the second kernel of a scan by all blocks.
     """
 
-    def __init__(self, p: Printer, second: bool = False) -> None:
+    def __init__(self, p: CudaPrinter, second: bool = False) -> None:
         self.p = p
         self.second = second
         self.is_scan = isinstance(p.schedule, DeviceScan)
@@ -88,7 +88,7 @@ class RunningFolds:
         term, put = self.p.fresh("f"), self.p.fresh("f")
         self.p.inside = True
         for name, last in ((term, fold), (put, store)):
-            scope = Scope()
+            scope = TextScope()
             self.p.scopes.append(scope)
             self.p.bind(s.var, fixed(v))
             self.p.block(tuple(x for x in s.body if isinstance(x, Let)))
@@ -119,7 +119,7 @@ class RunningFolds:
     def _fold_stretch(self, fold: Fold, term: str, start: str, stop: str) -> None:
         """Print the fold of a block's iterations, for those that come after it."""
         kind, x = STORED[fold.value.dtype], self.p.fresh("x")
-        lines = Scope()
+        lines = TextScope()
         lines.lines += [f"const {kind} y = {term}(k);", f"{x} = {self._sum(fold, x, 'y')};"]
         self.p.line(f"{kind} {x} = {_neutral(fold)};")
         self.p.line("#pragma unroll 8")
@@ -130,7 +130,7 @@ class RunningFolds:
     def _from_parts(self, fold: Fold) -> None:
         """Print the fold of what the blocks before this one have."""
         kind, x, sofar = STORED[fold.value.dtype], self.p.fresh("x"), self.p.changing[fold.target]
-        parts, lines = f"((const {kind} *)(scratch + {ZEROS}))", Scope()
+        parts, lines = f"((const {kind} *)(scratch + {ZEROS}))", TextScope()
         lines.lines += [f"const {kind} y = {parts}[k];", f"{x} = {self._sum(fold, x, 'y')};"]
         self.p.line(f"{kind} {x} = {_neutral(fold)};")
         self.p.braced("for (int k = lane; k < (int)blockIdx.x; k += span)", lines)
@@ -140,7 +140,7 @@ class RunningFolds:
     def _several(self, fold: Fold, term: str, put: str, start: str, stop: str) -> None:
         """Print the loop in which each thread takes neighbouring iterations."""
         kind, sofar, room = STORED[fold.value.dtype], self.p.changing[fold.target], self._room(fold)
-        lines, v, x, all_, k = (Scope(), *map(self.p.fresh, ("v", "x", "x", "k")))
+        lines, v, x, all_, k = (TextScope(), *map(self.p.fresh, ("v", "x", "x", "k")))
         neutral, combine = _neutral(fold), self.p.combiner(fold.combine, fold.value.dtype)
         next_ = self._sum(fold, f"{x}[u - 1]", f"{x}[u]")
         each = f"for (int u = 0; u < {ITEMS}; u++)"

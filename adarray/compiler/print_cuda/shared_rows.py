@@ -10,10 +10,10 @@ needs, and what the one after it needs; so all but the last part have arrived wh
 from __future__ import annotations
 
 from adarray.compiler.ir.loopir import For
-from adarray.compiler.print_c.values import Scope, fixed
+from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.packs import LoopText, own_anchors, pack
 from adarray.compiler.print_cuda.rows import rows
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars.functions import SIZES, STORED
 from adarray.compiler.schedule.gpu.group_loops import FetchedPacks
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
@@ -25,11 +25,11 @@ class FetchedRowsPrinter:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     schedule : SharedRows
     """
 
-    def __init__(self, p: Printer, schedule: SharedRows) -> None:
+    def __init__(self, p: CudaPrinter, schedule: SharedRows) -> None:
         assert p.outline.rows is not None
         self.p = p
         self.schedule = schedule
@@ -73,7 +73,7 @@ class FetchedRowsPrinter:
         )
         self._function(start, stop, span)
         k = p.fresh("k")
-        scope = Scope()
+        scope = TextScope()
         scope.lines.append(f"{self.fetch}({k} * {block});")
         scope.lines.append(f"if ({k} + 1 == {self.mine}) adarray_commit();")
         p.braced(f"for (int {k} = 0; {k} < {slots} && {self.mine} > 0; {k}++)", scope)
@@ -90,7 +90,7 @@ class FetchedRowsPrinter:
         froms = [p.fresh("q") for _ in self.rows.sources]
         for source, name in zip(self.rows.sources, froms, strict=True):
             p.line(f"const {STORED[source.dtype]} *{name};")
-        scope = Scope()
+        scope = TextScope()
         p.scopes.append(scope)
         p.bind(self.rows.loop.var, fixed(row))
         for source, name in zip(self.rows.sources, froms, strict=True):
@@ -98,7 +98,7 @@ class FetchedRowsPrinter:
         p.scopes.pop()
         p.braced(f"const auto {move} = [&]()", scope, "};")
         p.line(f"{move}();")
-        scope = Scope()
+        scope = TextScope()
         scope.lines.append(f"if ({row} >= {stop}) return;")
         for name, ring in zip(froms, self.rings, strict=True):
             scope.lines.append(f"adarray_fetch({ring} + {k}, {name} + {v});")

@@ -1,6 +1,6 @@
 """Expressions and statements of loop IR as CUDA C, whatever the schedule is.
 
-Who runs which iterations, and where arrays lie, is printed by what a `Printer` is given: `Parts`.
+`LoopPrinters`, which a `CudaPrinter` gets, print who runs which iterations, and where arrays lie.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import Apply, Fail, Fold, For, Local, Stmt, Store, Var
 from adarray.compiler.print_c.statements import Statements
-from adarray.compiler.print_c.values import Operand, fixed
+from adarray.compiler.print_c.values import OperandText, fixed
 from adarray.compiler.scalars.expressions import Dialect
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.outline import Outline
-from adarray.compiler.schedule.gpu.schedules import ColumnStrips, Flat
+from adarray.compiler.schedule.gpu.schedules import ColumnStrips, FlatLoops
 
 # What a GPU makes of floats beyond an integer's range is what processors of Arm make of them.
 _SATURATES = platform.machine().lower() in ("x86_64", "amd64")
@@ -24,7 +24,7 @@ CUDA_FAR = CUDA._replace(far=True)  # with calls out of line
 
 
 @dataclass(frozen=True)
-class Parts:
+class LoopPrinters:
     """What prints loops and local arrays; a kernel without them needs none."""
 
     vector: Callable[[For], None]
@@ -33,7 +33,7 @@ class Parts:
     array: Callable[[Local], None] | None = None
 
 
-class Printer(Statements):
+class CudaPrinter(Statements):
     """Prints one kernel by its outline.
 
     Attributes
@@ -59,7 +59,7 @@ class Printer(Statements):
         self.inside = False
         self.iteration: tuple[str, ...] = ()
         self.rooms = 0
-        self.parts: Parts | None = None
+        self.parts: LoopPrinters | None = None
         # In strips of columns int32 holds every integer, or none.
         self._int32 = isinstance(self.schedule, ColumnStrips) and self.schedule.narrow
         for i, b in enumerate(self.kernel.buffers):
@@ -71,7 +71,7 @@ class Printer(Statements):
 
     def named(
         self, key: str, dtype: str, text_of: Callable[[], str], varies: bool = True
-    ) -> Operand:
+    ) -> OperandText:
         """Return the value known as `key`; if there is none, print a constant for it."""
         if dtype != "int64" or not self._int32:
             return super().named(key, dtype, text_of, varies)
@@ -82,7 +82,7 @@ class Printer(Statements):
             operand = self.scopes[-1].known[key] = fixed(name)
         return operand
 
-    def apply(self, e: Apply, args: list[Operand]) -> Operand:
+    def apply(self, e: Apply, args: list[OperandText]) -> OperandText:
         """Name the value of a function; a sine and a cosine of one operand come together."""
         scalars = self.outline.scalars
         special = self._compared(e, args) or self._quotient(e, args)
@@ -96,7 +96,7 @@ class Printer(Statements):
             return self.named(f"{own}: {args[-1].key}", e.dtype, lambda: text)
         return self._sine_and_cosine(e, args[0], own is not None)
 
-    def _sine_and_cosine(self, e: Apply, arg: Operand, is_careful: bool) -> Operand:
+    def _sine_and_cosine(self, e: Apply, arg: OperandText, is_careful: bool) -> OperandText:
         keys = [f"{e.dtype} {n} {e.dtype}: {arg.key}" for n in ("sin", "cos")]
         if self._known(keys[0]) is None:
             kind, sine, cosine = STORED[e.dtype], self.fresh("t"), self.fresh("t")
@@ -111,7 +111,7 @@ class Printer(Statements):
         assert operand is not None
         return operand
 
-    def _quotient(self, e: Apply, args: list[Operand]) -> Operand | None:
+    def _quotient(self, e: Apply, args: list[OperandText]) -> OperandText | None:
         """Name a quotient by a number that is the same in all iterations."""
         if not self.inside or not self.outline.scalars.is_quotient(e):
             return None
@@ -124,7 +124,7 @@ class Printer(Statements):
         text = f"adarray_quotientf(care, {args[0].text}, {args[1].text}, {reciprocal.text})"
         return self.named(f"quotient: {args[0].key} {args[1].key}", e.dtype, lambda: text)
 
-    def _compared(self, e: Apply, args: list[Operand]) -> Operand | None:
+    def _compared(self, e: Apply, args: list[OperandText]) -> OperandText | None:
         """Compare the number of an iteration with what is the same in all of them, in 32 bits."""
         if e.name not in ("equal", "not_equal") or not self.iteration or not self.schedule.narrow:
             return None
@@ -172,7 +172,7 @@ class Printer(Statements):
 
     def fail(self, s: Fail) -> None:
         """Leave the function of the iteration, or the kernel."""
-        who = "threadIdx.x" if isinstance(self.schedule, Flat) else "lane"
+        who = "threadIdx.x" if isinstance(self.schedule, FlatLoops) else "lane"
         self.line(f"if ({who} == 0) atomicExch(fail, {s.code});")
         self.line("return;")
 

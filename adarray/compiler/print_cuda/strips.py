@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from adarray.compiler.ir.loopir import For, Local
-from adarray.compiler.print_c.values import Scope, fixed
+from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.loops import iteration
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars.functions import STORED
-from adarray.compiler.schedule.gpu.group_loops import GroupLoop, Moved, ResidentPacks
+from adarray.compiler.schedule.gpu.group_loops import GroupLoop, PackAccess, ResidentPacks
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips
 from adarray.compiler.schedule.gpu.strip_loops import LaneStore, OwnRow, Wrapped
 from adarray.compiler.schedule.gpu.strips import MARGIN
@@ -18,11 +18,11 @@ class StripPrinter:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     schedule : ColumnStrips
     """
 
-    def __init__(self, p: Printer, schedule: ColumnStrips) -> None:
+    def __init__(self, p: CudaPrinter, schedule: ColumnStrips) -> None:
         self.p = p
         self.schedule = schedule
         self.how = "_pack" if schedule.aligned else ""
@@ -45,11 +45,11 @@ class StripPrinter:
         """Print a vector loop: all lanes compute all their columns, and store those of it."""
         p, plan, width = self.p, self.p.outline.strips[id(s)], self.schedule.columns
         dtypes = {b.name: b.dtype for b in p.kernel.buffers} | dict(p.outline.memory.arrays)
-        loads = [Moved("load", dtypes[x.load.buffer], x.load) for x in plan.loads]
-        stores = [Moved("store", dtypes[x.store.buffer], x.store) for x in plan.stores]
+        loads = [PackAccess("load", dtypes[x.load.buffer], x.load) for x in plan.loads]
+        stores = [PackAccess("store", dtypes[x.store.buffer], x.store) for x in plan.stores]
         one = p.fresh("f")
         body, parameters = iteration(p, s, GroupLoop(ResidentPacks(), (*loads, *stores)), [])
-        scope = Scope()
+        scope = TextScope()
         p.scopes.append(scope)
         p.braced(f"const auto {one} = [&]({', '.join(parameters)})", body, "};")
         args = ["care"] * p.outline.is_careful + [f"{MARGIN} + lane * {width} + u"]

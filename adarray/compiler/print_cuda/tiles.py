@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adarray.compiler.ir.loopir import Apply, Expr, Fold, Let, Load, Stmt, Var
-from adarray.compiler.print_c.values import Operand, Scope, fixed
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_c.values import OperandText, TextScope, fixed
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.tiles import DEPTH, EACH, SIDE, PairFolds, is_named
@@ -23,7 +23,7 @@ THREADS = SIDE * SIDE
 class TilePrinter:
     """Prints kernels whose blocks compute tiles of results."""
 
-    def __init__(self, p: Printer) -> None:
+    def __init__(self, p: CudaPrinter) -> None:
         self.p = p
 
     def tiles(self, t: PairFolds) -> None:
@@ -87,7 +87,7 @@ class TilePrinter:
 
     def _row(self, t: PairFolds, first: Expr, left: bool, array: str) -> str:
         """Return a function that gives the first element of a row."""
-        scope = Scope()
+        scope = TextScope()
         self.p.scopes.append(scope)
         self.p.bind((t.loop if left else t.across).var, fixed("row"))
         text = f"{array} + {self.p.index(first)}"
@@ -97,13 +97,13 @@ class TilePrinter:
 
     def _step(self, t: PairFolds) -> str:
         """Print one step of a fold as a function of what it reads."""
-        loads: dict[Expr, Operand] = {}
+        loads: dict[Expr, OperandText] = {}
         parameters = [f"{STORED[t.fold.value.dtype]} &sum"]
         for s in t.staged:
             x = self.p.fresh("x")
             parameters.append(f"const {STORED[s.load.dtype]} {x}")
             loads[s.load] = fixed(x)
-        scope, name = Scope(), self.p.fresh("f")
+        scope, name = TextScope(), self.p.fresh("f")
         lets = {y.name: y.value for y in t.inner.body if isinstance(y, Let)}
         self.p.scopes.append(scope)
         self.p.inside, self.p.load = True, lambda e: loads.get(e) or self.p.element(e)
@@ -155,7 +155,7 @@ class TilePrinter:
 
     def _result(self, t: PairFolds) -> str:
         """Print what is made of one result as a function of its indices and its fold."""
-        name, scope = self.p.fresh("f"), Scope()
+        name, scope = self.p.fresh("f"), TextScope()
         self.p.scopes.append(scope)
         self.p.bind(t.loop.var, fixed("i"))
         self.p.bind(t.last.var, fixed("k"))

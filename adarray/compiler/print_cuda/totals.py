@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from adarray.compiler.ir.loopir import Total
-from adarray.compiler.print_c.values import Scope
-from adarray.compiler.print_cuda.statements import Printer
+from adarray.compiler.print_c.values import TextScope
+from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.outline import TotalPart
@@ -36,7 +36,7 @@ class Totals:
 
     Parameters
     ----------
-    p : Printer
+    p : CudaPrinter
     rows : RowTotals, optional
         What prints those of register-resident rows.
 
@@ -46,7 +46,7 @@ class Totals:
         C names of the packs and elements that threads of a sheet have in registers.
     """
 
-    def __init__(self, p: Printer, rows: RowTotals | None = None) -> None:
+    def __init__(self, p: CudaPrinter, rows: RowTotals | None = None) -> None:
         self.p = p
         self.rows = rows
         self.sheet: dict[str, tuple[str, str]] = {}
@@ -166,7 +166,7 @@ class Totals:
 
     def _merge_blocks(self, parts: list[TotalPart]) -> None:
         """Print what combines the parts of blocks: the last of them does it."""
-        p, f, lines = self.p, self.p.schedule, Scope()
+        p, f, lines = self.p, self.p.schedule, TextScope()
         for part in parts:
             t = part.total
             kind, block = STORED[t.dtype], str(f.block)

@@ -74,7 +74,7 @@ class Ring:
         return combine([*parts, (1, values.stage.slot(self, index[self.axis]))])
 
 
-class Stage(NamedTuple):
+class RingStage(NamedTuple):
     """One step of the pipeline.
 
     Parameters
@@ -195,7 +195,7 @@ def rotation(
 
 
 def write(
-    stages: list[Stage], rings: list[Ring], count: int, periodic: bool, target: Target
+    stages: list[RingStage], rings: list[Ring], count: int, periodic: bool, target: Target
 ) -> Lowered:
     """Return the kernel of a pipeline over `count` rows."""
     base = stages[0].lowering
@@ -236,7 +236,7 @@ def write(
     return base.kernel()
 
 
-def _dtype(stages: list[Stage], ring: Ring) -> str:
+def _dtype(stages: list[RingStage], ring: Ring) -> str:
     for stage in stages:
         for node in stage.lowering.order:
             if stage.lowering.stored.get(node) is ring:
@@ -245,7 +245,7 @@ def _dtype(stages: list[Stage], ring: Ring) -> str:
 
 
 def _stage(
-    stage: Stage,
+    stage: RingStage,
     scope: LoopScope,
     values: Values,
     at: tuple[str, int],

@@ -46,7 +46,7 @@ from adarray.compiler.schedule.vectors import expressions
 from adarray.compiler.stencil.lower_rings import rotation
 
 
-class Row:
+class StripRows:
     """The last rows of a value, as columns of a strip.
 
     Attributes
@@ -133,7 +133,7 @@ def rotated(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class StripStage:
     """A stage: the values of one group, or of an array that is read.
 
     Parameters
@@ -151,13 +151,13 @@ class Step:
     """
 
     order: list[KernelNode]
-    rings: list[tuple[KernelNode, Row]]
+    rings: list[tuple[KernelNode, StripRows]]
     stored: dict[KernelNode, Memory]
     lag: int
     reads: bool = False
 
 
-class Sizes(NamedTuple):
+class StripSizes(NamedTuple):
     """How a chain marches.
 
     Parameters
@@ -181,7 +181,9 @@ class Sizes(NamedTuple):
     columns: int
 
 
-def write(steps: list[Step], rows: list[Row], sizes: Sizes, target: Target) -> Lowered:
+def write(
+    steps: list[StripStage], rows: list[StripRows], sizes: StripSizes, target: Target
+) -> Lowered:
     """Return the kernel of a chain."""
     return _Writer(steps, rows, sizes, target).run()
 
@@ -189,11 +191,13 @@ def write(steps: list[Step], rows: list[Row], sizes: Sizes, target: Target) -> L
 class _Writer:
     """The kernel in the making."""
 
-    def __init__(self, steps: list[Step], rows: list[Row], sizes: Sizes, target: Target) -> None:
+    def __init__(
+        self, steps: list[StripStage], rows: list[StripRows], sizes: StripSizes, target: Target
+    ) -> None:
         self.steps = steps
         self.rows = rows
         self.sizes = sizes
-        self.fetched: dict[Step, list[str]] = {}
+        self.fetched: dict[StripStage, list[str]] = {}
         self.base = Lowering([], {}, -1, [], target=target)
         self.scope: LoopScope = self.base.scope
         self.values: Values = self.base.values
@@ -259,7 +263,7 @@ class _Writer:
         stop = Apply("int64", "floor_divide", (iterations, integer(rows)))
         scope.emit(For(block.name, integer(0), stop, body, "serial"))
 
-    def _step(self, s: Step, begin: Expr, k: int) -> None:
+    def _step(self, s: StripStage, begin: Expr, k: int) -> None:
         """Write what one stage does in iteration `k` of the body: one row."""
         scope, sizes = self.scope, self.sizes
         behind = integer(k - sizes.lead - s.lag)
@@ -288,7 +292,7 @@ class _Writer:
         for shape in dict.fromkeys(m.value.shape for m in s.stored.values()):
             self._results(s, shape, own, row, k)
 
-    def _fetch(self, s: Step, row: Expr, k: int) -> None:
+    def _fetch(self, s: StripStage, row: Expr, k: int) -> None:
         """Write the loads of a row of an array, for some iterations later."""
         rows, columns = self._extents(s.rings[0][1].shape)
         round_ = self._let(("round", s, row), wrapped(row, self.count, rows))
@@ -340,7 +344,7 @@ class _Writer:
         self.values.vector_depth, self.values.row_depth = -1, 1
         self.scope.emit(For(cell.iteration, start, stop, self.scope.close(), "vector"))
 
-    def _results(self, s: Step, shape: tuple[int, ...], own: Expr, row: Expr, k: int) -> None:
+    def _results(self, s: StripStage, shape: tuple[int, ...], own: Expr, row: Expr, k: int) -> None:
         """Write a row of all results of a shape, the columns that are the strip's own."""
         scope, sizes = self.scope, self.sizes
         rows, columns = self._extents(shape)
@@ -373,7 +377,7 @@ class _Writer:
         self._loop(cell, start, stop)
 
 
-def height(sizes: Sizes, last: int, target: Target) -> int:
+def height(sizes: StripSizes, last: int, target: Target) -> int:
     """Return how many rows each strip writes, so that threads take the fewest rows one by one.
 
     In low strips more rows are computed more than once; in high ones the last strips leave

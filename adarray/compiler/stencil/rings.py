@@ -21,7 +21,7 @@ from adarray.compiler.kernels.lower import Lowering
 from adarray.compiler.kernels.nodes import Cloned, Folded, FromRing, KernelNode, Nodes, Ref
 from adarray.compiler.kernels.scope import NOTHING, Affine
 from adarray.compiler.kernels.values import Index, Stored, mapped
-from adarray.compiler.stencil.lower_rings import Ring, Stage, rotation
+from adarray.compiler.stencil.lower_rings import Ring, RingStage, rotation
 
 # Rows between what a step reads and writes; rows that are worth it.
 FAR, ROWS = 4, 64
@@ -132,7 +132,7 @@ def _natural(node: KernelNode, outer: int) -> Index:
     )
 
 
-class Chain:
+class RingChain:
     """Groups that run as one pipeline.
 
     Attributes
@@ -175,10 +175,10 @@ def find_chains(
     nodes: dict[int, Nodes],
     requested: Container[Value],
     target: Target,
-) -> list[Chain]:
+) -> list[RingChain]:
     """Return chains among groups that run one after the other."""
-    chains: list[Chain] = []
-    chain: Chain | None = None
+    chains: list[RingChain] = []
+    chain: RingChain | None = None
     for group in groups:
         stored = [m for m in group.members if m in requested]
         grown = chain is not None and _grow(chain, group, stored, nodes, target)
@@ -189,11 +189,11 @@ def find_chains(
     return chains
 
 
-def _begin(group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> Chain | None:
+def _begin(group: Group, stored: list[Value], nodes: dict[int, Nodes]) -> RingChain | None:
     if group.kind != "rows" or group.index not in nodes:
         return None
     outer = group.find(group.outer)
-    chain = Chain(group, group.extents[outer])
+    chain = RingChain(group, group.extents[outer])
     chain.add_values(group, stored)
     large = [k for k in chain.produced if k.nbytes >= LARGE]
     if chain.count < ROWS or not large or not _wide(nodes[group.index], group):
@@ -213,7 +213,7 @@ def _wide(nodes: Nodes, group: Group) -> bool:
 
 
 def _grow(
-    chain: Chain, group: Group, stored: list[Value], nodes: dict[int, Nodes], target: Target
+    chain: RingChain, group: Group, stored: list[Value], nodes: dict[int, Nodes], target: Target
 ) -> bool:
     """Add a group to a chain, if it reads rows near those that the chain computes."""
     if len(chain.groups) >= target.chain or group.kind != "rows" or group.index not in nodes:
@@ -238,7 +238,7 @@ class Pipeline:
 
     Parameters
     ----------
-    chain : Chain
+    chain : RingChain
     fusion : Fusion
     cloned : callable
         As for `Nodes`.
@@ -250,7 +250,7 @@ class Pipeline:
 
     def __init__(
         self,
-        chain: Chain,
+        chain: RingChain,
         fusion: Fusion,
         cloned: Cloned,
         requested: Container[Value],
@@ -287,7 +287,7 @@ class Pipeline:
         node.ring = self.rings[value]
         return node
 
-    def stages(self, target: Target) -> list[Stage]:
+    def stages(self, target: Target) -> list[RingStage]:
         """Return the stages; rings get their numbers of rows."""
         chain = self.chain
         lag = [0] * len(chain.groups)
@@ -304,7 +304,7 @@ class Pipeline:
                 need, ring = lag[k] - lag[a] - low + 1, chain.produced[key]
                 while ring.rows < max(need, 1):
                     ring.rows = max(1, 2 * ring.rows)
-        stages: list[Stage] = []
+        stages: list[RingStage] = []
         base: Lowering | None = None
         for k, nodes, stored in self.parts:
             group = chain.groups[k]
@@ -314,7 +314,7 @@ class Pipeline:
             lowering = Lowering(nodes.order, stored, outer, extents, base, True, target)
             base = base or lowering
             rings = any(isinstance(s, Ring) for s in stored.values())
-            stages.append(Stage(
+            stages.append(RingStage(
                 lowering, before[k] if rings else 0, after[k] if rings else 0, lag[k],
                 reach is not None and reach.rotates,
             ))  # fmt: skip

@@ -34,9 +34,9 @@ from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, mapped
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.stencil.lower_strips import (
-    Row,
-    Sizes,
-    Step,
+    StripRows,
+    StripSizes,
+    StripStage,
     beside,
     loader,
     rotated,
@@ -193,7 +193,7 @@ def is_close(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) == len(to) == 2 and all(near_)
 
 
-class Chain:
+class StripChain:
     """Groups that one kernel computes on the way down.
 
     Parameters
@@ -249,7 +249,7 @@ class Chain:
             lag.append(behind)
         return lag
 
-    def sizes(self, march: int) -> Sizes | None:
+    def sizes(self, march: int) -> StripSizes | None:
         """Return how the chain marches; None if it cannot, in up to `march` iterations of delay."""
         lag, ringed = self.lags(), self.in_rings()
         if any(r.elsewhere & (ringed.keys() | self.producers.keys()) for r in self.reads):
@@ -296,17 +296,17 @@ class Chain:
             return None
         if any(columns + self.shape[1] > 2 * n for _, n in shapes):
             return None
-        return Sizes((self.shape[0], self.shape[1]), most, lead, halo, columns)
+        return StripSizes((self.shape[0], self.shape[1]), most, lead, halo, columns)
 
 
 def find_chains(
     groups: list[Group], nodes: dict[int, Nodes], requested: Container[Value], target: Target
-) -> list[Chain]:
+) -> list[StripChain]:
     """Return chains among groups that run one after the other."""
-    chains: list[Chain] = []
+    chains: list[StripChain] = []
     if target.march < 2:
         return chains
-    chain: Chain | None = None
+    chain: StripChain | None = None
     for group in groups:
         stored = [m for m in group.members if m in requested]
         own = nodes.get(group.index)
@@ -326,7 +326,7 @@ def find_chains(
         reads = _reads(own, stored, shape)
         chain = None
         if reads is not None and reads.spans:
-            chain = Chain(shape)
+            chain = StripChain(shape)
             chain.add(group, reads, stored)
             if chain.sizes(target.march) is None:
                 chain = None
@@ -361,7 +361,7 @@ class Strips:
 
     Parameters
     ----------
-    chain : Chain
+    chain : StripChain
     fusion : Fusion
     cloned : callable
         As for `Nodes`.
@@ -373,7 +373,7 @@ class Strips:
 
     def __init__(
         self,
-        chain: Chain,
+        chain: StripChain,
         fusion: Fusion,
         cloned: Cloned,
         requested: Container[Value],
@@ -382,9 +382,9 @@ class Strips:
         self.chain = chain
         sizes = chain.sizes(1 << 30)
         assert sizes is not None
-        self.sizes: Sizes = sizes
-        self.rings = {v: Row(v.dtype.name, v.shape) for v in chain.in_rings()}
-        self.steps: list[Step] = []
+        self.sizes: StripSizes = sizes
+        self.rings = {v: StripRows(v.dtype.name, v.shape) for v in chain.in_rings()}
+        self.steps: list[StripStage] = []
         lag = chain.lags()
         at_hand: dict[Value, KernelNode] = {}
         for value, row in self.rings.items():
@@ -394,7 +394,7 @@ class Strips:
                 use = Use(value, maps, 0, memory.strides)
                 ref = Ref(None, memory, None, linear(maps, memory.strides), use)
                 node = loader(value, ref)
-                self.steps.append(Step([node], [(node, row)], {}, 0, True))
+                self.steps.append(StripStage([node], [(node, row)], {}, 0, True))
                 at_hand[value] = self._node(value)
         for k, group in enumerate(chain.groups):
             mine = [key for key in self.rings if chain.producers.get(key) == k]
@@ -403,12 +403,12 @@ class Strips:
             nodes = Nodes(group, fusion, cloned, dict(at_hand))
             rows = [(nodes.add(v), self.rings[v]) for v in mine]
             if rows:
-                self.steps.append(Step(nodes.order, rows, {}, lag[k]))
+                self.steps.append(StripStage(nodes.order, rows, {}, lag[k]))
             at_hand |= {key: self._node(key) for key in mine}
             if wanted:
                 nodes = Nodes(group, fusion, cloned, dict(at_hand))
                 stored_by = nodes.results(wanted)
-                self.steps.append(Step(nodes.order, [], stored_by, lag[k]))
+                self.steps.append(StripStage(nodes.order, [], stored_by, lag[k]))
         members = {m for g in chain.groups for m in g.members}
         read = (r.memory for s in self.steps for node in s.order for r in node.args)
         self.valid = not any(m is not None and m.value in members for m in read)

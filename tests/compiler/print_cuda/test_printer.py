@@ -28,7 +28,7 @@ from adarray.compiler.schedule.gpu.launch import launch_of
 from adarray.compiler.schedule.gpu.memory import shared_names
 from adarray.compiler.schedule.gpu.schedules import (
     DeviceScan,
-    Flat,
+    FlatLoops,
     RowsByBlock,
     RowsByWarp,
     SharedRows,
@@ -115,7 +115,7 @@ class TestEmulated:
     @pytest.mark.slow
     def test_random_programs(self, lowering, tmp_path):
         seen = compare(list(random_recordings(range(24))), tmp_path)
-        assert Flat in kinds(seen)
+        assert FlatLoops in kinds(seen)
         assert kinds(seen) & ({SingleBlock} if lowering == "small" else {RowsByWarp, RowsByBlock})
 
     @pytest.mark.slow
@@ -128,7 +128,7 @@ class TestEmulated:
             folder = tmp_path / str(i)
             folder.mkdir()
             seen = compare(cases, folder, device)
-            assert kinds(seen) >= {SheetRows, Flat}
+            assert kinds(seen) >= {SheetRows, FlatLoops}
             assert kinds(seen) & {RowsByWarp, RowsByBlock}
         assert any(shared_names(s) for s, _ in seen.texts.values())
 
@@ -322,7 +322,7 @@ class TestEmulated:
         x, k = RNG.normal(size=400), RNG.integers(-400, 400, 3001)
         r = recorded(lambda x, k: x[k] * 2.0, x, k)
         seen = compare([r], tmp_path)
-        assert kinds(seen) == {Flat}
+        assert kinds(seen) == {FlatLoops}
         run = DevicePlanRunner(made := plan(r.program), Compiled([made], tmp_path))
         for place in (0, 1500, 3000):
             wrong = k.copy()
@@ -374,7 +374,7 @@ class TestSchedules:
 
     def test_one_loop_is_shared_by_all(self):
         schedule, launch, _ = self.first(np.sin, np.ones(100_000))
-        assert isinstance(schedule, Flat)
+        assert isinstance(schedule, FlatLoops)
         assert launch.blocks == -(-100_000 // (4 * schedule.block))
 
     def test_long_rows_have_large_groups(self):

@@ -20,7 +20,7 @@ from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule.gpu import blocks
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.facts import KernelFacts
-from adarray.compiler.schedule.gpu.schedules import Flat, RowsByWarp, Schedule
+from adarray.compiler.schedule.gpu.schedules import FlatLoops, RowsByWarp, Schedule
 
 RNG = np.random.default_rng(3)
 DEVICE = GpuTarget(sms=2, threads_per_sm=2048, shared_memory=8192)
@@ -110,7 +110,9 @@ def test_arrays_in_shared_memory_keep_their_blocks() -> None:
     small = RowsByWarp(facts, 256, narrow=True, threads=32, shared=frozenset({"row"}))
     assert blocks.resized(small, 512) == small
     assert blocks.resized(small, 128).block == 128
-    assert blocks.resized(Flat(facts, 256, narrow=True), 64) == Flat(facts, 64, narrow=True)
+    assert blocks.resized(FlatLoops(facts, 256, narrow=True), 64) == FlatLoops(
+        facts, 64, narrow=True
+    )
 
 
 def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any) -> None:

@@ -30,7 +30,7 @@ from adarray.compiler.schedule.gpu.schedules import (
     Blocks,
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -52,7 +52,7 @@ def ones(*shape: int) -> Any:
 
 # For each schedule a function that gets it, and what its text and its description contain.
 CASES: dict[type, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
-    Flat: (np.sin, (ones(100_000),), "(int)blockIdx.x * 256 + threadIdx.x", "share each loop"),
+    FlatLoops: (np.sin, (ones(100_000),), "(int)blockIdx.x * 256 + threadIdx.x", "share each loop"),
     SingleBlock: (np.cumsum, (ones(300),), "adarray_before<512>", "whole kernel"),
     DeviceScan: (np.cumsum, (ones(40_000),), "_scan", "running fold"),
     RowsByWarp: (softmax, (ones(20_000, 30),), "adarray_together<32>", "32 threads share"),
@@ -173,7 +173,7 @@ class TestOutline:
     """What printers are told."""
 
     def test_every_vector_loop_and_fold_is_decided(self) -> None:
-        for kind in (Flat, SingleBlock, RowsByWarp, RowsByBlock, SharedRows, RegisterRows):
+        for kind in (FlatLoops, SingleBlock, RowsByWarp, RowsByBlock, SharedRows, RegisterRows):
             outline, after = outlined(first(kind))
             loops = [s for s in statements(outline.body) if isinstance(s, For)]
             assert {id(s) for s in loops if s.kind == "vector"} == outline.loops.keys()

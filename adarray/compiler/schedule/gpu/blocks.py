@@ -16,7 +16,7 @@ from adarray.compiler.schedule.gpu.loops import WARP
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -60,7 +60,7 @@ def resized(s: Schedule, block: int) -> Schedule:
             return replace(schedule, single=_single(s, block))
         case SingleBlock() | RowsByBlock():
             return replace(s, block=block, single=_single(s, block))
-        case Flat() | DeviceScan() | SheetRows():
+        case FlatLoops() | DeviceScan() | SheetRows():
             return replace(s, block=block)
         case RowsByWarp():
             return s if s.shared and block > s.block else replace(s, block=block)

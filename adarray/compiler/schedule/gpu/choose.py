@@ -32,7 +32,7 @@ from adarray.compiler.schedule.gpu.register_rows import shape_of
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -68,7 +68,7 @@ def schedule_of(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> S
         return _parallel(facts, facts.parallel, target)
     narrow = facts.fits_int32
     if facts.is_flat:
-        return Flat(facts, BLOCK, narrow)
+        return FlatLoops(facts, BLOCK, narrow)
     most = max(facts.extents, default=1)
     if most >= LONGEST and facts.is_scan:
         return DeviceScan(facts, BLOCK, narrow)

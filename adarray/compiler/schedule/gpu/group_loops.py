@@ -29,7 +29,7 @@ SHORT = 24  # statements of a loop that is printed once more, for operands off a
 MANY = 1 << 20  # warps of a sheet, which are never told apart
 
 
-class Moved(NamedTuple):
+class PackAccess(NamedTuple):
     """What a vector loop loads, stores or folds into at neighbouring places.
 
     Parameters
@@ -119,7 +119,7 @@ class GroupLoop:
     Parameters
     ----------
     sharing : Sharing
-    moved : tuple of Moved
+    moved : tuple of PackAccess
         What packs hold.
     accumulators : tuple of Fold
         Folds into one place, of which each thread has a part.
@@ -131,7 +131,7 @@ class GroupLoop:
     """
 
     sharing: Sharing
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[PackAccess, ...] = ()
     accumulators: tuple[Fold, ...] = ()
     resident: tuple[Fold, ...] = ()
     repeats: tuple[Fold, ...] | None = None
@@ -197,7 +197,11 @@ class GroupLoops:
         return isinstance(self.schedule, SharedRows) and self.schedule.replaces
 
     def _sharing(
-        self, s: For, moved: tuple[Moved, ...], lets: dict[str, Expr], resident: tuple[Fold, ...]
+        self,
+        s: For,
+        moved: tuple[PackAccess, ...],
+        lets: dict[str, Expr],
+        resident: tuple[Fold, ...],
     ) -> Sharing:
         schedule = self.schedule
         if isinstance(schedule, RegisterRows):
@@ -225,7 +229,7 @@ class GroupLoops:
         self.borders += 1
         return OwnWarp(offset)
 
-    def _fetched(self, s: For, moved: tuple[Moved, ...]) -> FetchedPacks | None:
+    def _fetched(self, s: For, moved: tuple[PackAccess, ...]) -> FetchedPacks | None:
         """Return how a loop goes over fetched rows; None if it reads none."""
         rows = self.rows
         if rows is None or not any(s is x for x in rows.inner):
@@ -250,9 +254,9 @@ class GroupLoops:
             and (x.index is None or slope(x.index, s.var, lets) == ZERO)
         )
 
-    def _moved(self, s: For, lets: dict[str, Expr]) -> tuple[Moved, ...]:
+    def _moved(self, s: For, lets: dict[str, Expr]) -> tuple[PackAccess, ...]:
         """Return the loads and stores of neighbouring elements of arrays, once each."""
-        accesses: list[Moved] = []
+        accesses: list[PackAccess] = []
         seen: set[Expr] = set()
         read, written = self.touches((s,))
         for x in s.body:
@@ -265,13 +269,13 @@ class GroupLoops:
                     and walks(e.index, s.var, lets)
                 ):
                     seen.add(e)
-                    accesses.append(Moved("load", self.dtypes[e.buffer], e))
+                    accesses.append(PackAccess("load", self.dtypes[e.buffer], e))
             if isinstance(x, Store) and x.buffer in self.dtypes and walks(x.index, s.var, lets):
                 stores = sum(isinstance(y, Store) and y.buffer == x.buffer for y in s.body)
                 if x.buffer not in read and stores == 1:
-                    accesses.append(Moved("store", self.dtypes[x.buffer], x))
+                    accesses.append(PackAccess("store", self.dtypes[x.buffer], x))
             elif isinstance(x, Fold) and self._is_beside(x, s, lets):
-                accesses.append(Moved("fold", x.value.dtype, x))
+                accesses.append(PackAccess("fold", x.value.dtype, x))
         return tuple(accesses)
 
     def _is_beside(self, x: Fold, s: For, lets: dict[str, Expr]) -> bool:
@@ -284,7 +288,7 @@ class GroupLoops:
         return uses.count(x.target) == 1 and walks(x.index, s.var, lets)
 
     def _repeats(
-        self, s: For, moved: tuple[Moved, ...], accumulators: tuple[Fold, ...]
+        self, s: For, moved: tuple[PackAccess, ...], accumulators: tuple[Fold, ...]
     ) -> tuple[Fold, ...] | None:
         """Return what an iteration changes but for what it stores in packs.
 
@@ -307,7 +311,7 @@ class GroupLoops:
 
     # -- packs -----------------------------------------------------------------------------
 
-    def _width(self, s: For, moved: tuple[Moved, ...], resident: bool) -> int:
+    def _width(self, s: For, moved: tuple[PackAccess, ...], resident: bool) -> int:
         """Return how many iterations share the widest loads and stores; 1 in long bodies."""
         if resident and isinstance(self.schedule, SheetRows):
             widths = self.schedule.facts.total_widths
@@ -319,7 +323,9 @@ class GroupLoops:
             return 1
         return PACK // max((SIZES[m.dtype] for m in moved), default=PACK)
 
-    def _packs(self, s: For, moved: tuple[Moved, ...], lets: dict[str, Expr], width: int) -> Packs:
+    def _packs(
+        self, s: For, moved: tuple[PackAccess, ...], lets: dict[str, Expr], width: int
+    ) -> Packs:
         """Return which loads and stores lie beside others.
 
         Of loads that differ by less than a pack, one is made in packs; neighbours take most

@@ -12,7 +12,7 @@ from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_mer
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -41,7 +41,7 @@ WAIT_LITTLE = 4  # blocks for each that resides: so that SMs end together
 WAIT_LESS = 8  # the same where no block has totals to combine
 
 
-class Launch(NamedTuple):
+class LaunchSizes(NamedTuple):
     """Blocks of a launch, bytes of shared memory and of the workspace, and blocks for a row."""
 
     blocks: int
@@ -58,7 +58,7 @@ class Grid(NamedTuple):
     shared: int
 
 
-def grids(s: Schedule, launch: Launch, target: GpuTarget) -> Mapping[str, Grid]:
+def grids(s: Schedule, launch: LaunchSizes, target: GpuTarget) -> Mapping[str, Grid]:
     """Return the grids of the kernels that a schedule may be printed as, by their names' ends.
 
     Those are the first one, ``""``; the second one of a scan; the one that combines array totals,
@@ -76,10 +76,10 @@ def grids(s: Schedule, launch: Launch, target: GpuTarget) -> Mapping[str, Grid]:
     }
 
 
-def launch_of(s: Schedule, target: GpuTarget) -> Launch:
+def launch_of(s: Schedule, target: GpuTarget) -> LaunchSizes:
     """Return the sizes of the launch of a kernel that runs by a schedule."""
     match s:
-        case Flat():
+        case FlatLoops():
             return _flat(s, target)
         case SingleBlock():
             return _launch(s, 1, array_bytes(s))
@@ -101,7 +101,7 @@ def launch_of(s: Schedule, target: GpuTarget) -> Launch:
             assert_never(s)
 
 
-def _launch(s: Schedule, blocks: int, shared: int, chunks: int = 1) -> Launch:
+def _launch(s: Schedule, blocks: int, shared: int, chunks: int = 1) -> LaunchSizes:
     """Return a launch of so many blocks, with the workspace that their totals and arrays take."""
     facts, groups = s.facts, blocks * (s.block // s.group)
     workspace = ZEROS
@@ -115,7 +115,7 @@ def _launch(s: Schedule, blocks: int, shared: int, chunks: int = 1) -> Launch:
         workspace += sum(
             (facts.bytes_of(x) or 0) * groups for x in facts.arrays if x.name not in near
         )
-    return Launch(blocks, shared, workspace, chunks)
+    return LaunchSizes(blocks, shared, workspace, chunks)
 
 
 def _resident(s: Schedule, shared: int, target: GpuTarget) -> int:
@@ -129,7 +129,7 @@ def _over_rows(s: Schedule, resident: int, target: GpuTarget) -> int:
     return max(1, min(wanted, target.sms * resident))
 
 
-def _flat(s: Flat, target: GpuTarget) -> Launch:
+def _flat(s: FlatLoops, target: GpuTarget) -> LaunchSizes:
     facts, shared = s.facts, array_bytes(s)
     wanted = -(-max(map(facts.count, facts.tops), default=1) // (s.block * PACK))
     # Many waves, so that SMs end together; one block folds what all have summed.
@@ -139,14 +139,14 @@ def _flat(s: Flat, target: GpuTarget) -> Launch:
     )
 
 
-def _scan(s: DeviceScan, target: GpuTarget) -> Launch:
+def _scan(s: DeviceScan, target: GpuTarget) -> LaunchSizes:
     wanted = -(-max(s.facts.extents) // (s.block * ITEMS))
     blocks = max(1, min(wanted, target.sms * target.threads_per_sm // s.block))
     launch = _launch(s, blocks, array_bytes(s))
     return launch._replace(workspace=launch.workspace + padded(blocks) * 8)  # what each block has
 
 
-def _rows(s: RowsByWarp | RowsByBlock, target: GpuTarget) -> Launch:
+def _rows(s: RowsByWarp | RowsByBlock, target: GpuTarget) -> LaunchSizes:
     shared = array_bytes(s)
     resident = _resident(s, shared, target)
     if s.facts.sized:
@@ -156,7 +156,7 @@ def _rows(s: RowsByWarp | RowsByBlock, target: GpuTarget) -> Launch:
     return _launch(s, _over_rows(s, resident, target), shared)
 
 
-def _shared_rows(s: SharedRows, target: GpuTarget) -> Launch:
+def _shared_rows(s: SharedRows, target: GpuTarget) -> LaunchSizes:
     shared = array_bytes(s) + s.slots * s.block * s.rows.bytes
     resident = _resident(s, shared, target)  # each begins with rows that it waits for
     if s.facts.sized:
@@ -164,12 +164,12 @@ def _shared_rows(s: SharedRows, target: GpuTarget) -> Launch:
     return _launch(s, _over_rows(s, resident, target), shared)
 
 
-def _register_rows(s: RegisterRows, target: GpuTarget) -> Launch:
+def _register_rows(s: RegisterRows, target: GpuTarget) -> LaunchSizes:
     shared = array_bytes(s) + s.packs * s.block * s.rows.fetched
     return _launch(s, _over_rows(s, s.resident, target), shared)
 
 
-def _sheet(s: SheetRows, target: GpuTarget) -> Launch:
+def _sheet(s: SheetRows, target: GpuTarget) -> LaunchSizes:
     facts, shared = s.facts, array_bytes(s)
     chunks = min(-(-max(facts.extents, default=1) // (s.group * SHEET)), MOST_CHUNKS)
     for t in facts.sized:  # a pack for each thread, which stays there
@@ -189,12 +189,12 @@ def is_tall(chunks: int, rows: int, target: GpuTarget) -> bool:
     return rows <= (TALLER if 4 * chunks >= 3 * target.sms else TALL)
 
 
-def _strips(s: ColumnStrips, target: GpuTarget) -> Launch:
+def _strips(s: ColumnStrips, target: GpuTarget) -> LaunchSizes:
     shared = array_bytes(s)
     resident = _resident(s, shared, target) * WAIT_LITTLE
     return _launch(s, _over_rows(s, resident, target), shared)
 
 
-def _tiles(s: Tiles, target: GpuTarget) -> Launch:
+def _tiles(s: Tiles, target: GpuTarget) -> LaunchSizes:
     down, across = tiles_of(s.pairs, s.facts.known)
     return _launch(s, min(down * across, TILES * target.sms), array_bytes(s))

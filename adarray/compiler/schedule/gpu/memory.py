@@ -12,7 +12,7 @@ from adarray.compiler.schedule.gpu.facts import KernelFacts
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -32,7 +32,7 @@ def shared_names(s: Schedule) -> frozenset[str]:
     match s:
         case SingleBlock() | RowsByWarp() | RowsByBlock() | SharedRows():
             return s.shared
-        case Flat() | DeviceScan() | RegisterRows() | SheetRows() | ColumnStrips() | Tiles():
+        case FlatLoops() | DeviceScan() | RegisterRows() | SheetRows() | ColumnStrips() | Tiles():
             return frozenset()
         case _:
             assert_never(s)
@@ -44,7 +44,7 @@ def has_arrays(s: Schedule) -> bool:
         case ColumnStrips() | Tiles():
             return False
         case (
-            Flat()
+            FlatLoops()
             | SingleBlock()
             | DeviceScan()
             | RowsByWarp()
@@ -67,7 +67,7 @@ def is_merged(s: Schedule, t: Total) -> bool:
             return True
         case SingleBlock() | RowsByWarp() | RowsByBlock() | SharedRows():
             return t.name in s.shared
-        case Flat() | DeviceScan() | ColumnStrips() | Tiles():
+        case FlatLoops() | DeviceScan() | ColumnStrips() | Tiles():
             return False
         case _:
             assert_never(s)

@@ -36,7 +36,7 @@ from adarray.compiler.schedule.gpu.scalars import ScalarChoices, applied, scalar
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnStrips,
     DeviceScan,
-    Flat,
+    FlatLoops,
     RegisterRows,
     RowsByBlock,
     RowsByWarp,
@@ -78,7 +78,7 @@ class TotalPart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Memory:
+class ArrayPlaces:
     """Where arrays are, and how they are written.
 
     Parameters
@@ -125,7 +125,7 @@ class Outline:
         What this kernel runs of it.
     rows : FetchedRows or None
         What it fetches.
-    memory : Memory
+    memory : ArrayPlaces
     scalars : ScalarChoices
     is_careful : bool
         Whether a function tells of rare operands.
@@ -159,7 +159,7 @@ class Outline:
     kernel: Kernel
     body: Body
     rows: FetchedRows | None
-    memory: Memory
+    memory: ArrayPlaces
     scalars: ScalarChoices
     is_careful: bool
     loops: Mapping[int, GroupLoop]
@@ -301,7 +301,7 @@ class _Outliner:
         inner = [x for s in loops for x in s.body if isinstance(x, For) and x.kind == "vector"]
         return {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> ArrayPlaces:
         schedule, totals = self.schedule, self.kernel.totals
         names = shared_names(schedule)
         shared = frozenset(n for n, home in self.homes.items() if home in names)
@@ -318,7 +318,7 @@ class _Outliner:
         if has_arrays(schedule):
             placed += tuple(s for s in self.locals if self.homes[s.name] == s.name)
         merged = frozenset(t.name for t in totals if is_merged(schedule, t))
-        return Memory(
+        return ArrayPlaces(
             arrays, self.homes, places, placed, shared | names, stores, merged,
             merge_bytes(schedule),
         )  # fmt: skip
@@ -337,7 +337,9 @@ class _Outliner:
 
     # -- loops -----------------------------------------------------------------------------
 
-    def _loops(self, body: Body, memory: Memory, scalars: ScalarChoices) -> dict[int, GroupLoop]:
+    def _loops(
+        self, body: Body, memory: ArrayPlaces, scalars: ScalarChoices
+    ) -> dict[int, GroupLoop]:
         """Return how vector loops are shared."""
         if isinstance(self.schedule, ColumnStrips | Tiles):
             return {}
@@ -363,7 +365,7 @@ class _Outliner:
     def _has_groups(self) -> bool:
         """Whether threads of a group share rows, and wait for each other."""
         match self.schedule:
-            case Flat() | SheetRows() | ColumnStrips() | Tiles():
+            case FlatLoops() | SheetRows() | ColumnStrips() | Tiles():
                 return False
             case SingleBlock() | DeviceScan() | RowsByWarp() | RowsByBlock():
                 return self.schedule.group > 1
@@ -425,11 +427,11 @@ class _Outliner:
                 return s.resident
             case ColumnStrips():  # two warps for each scheduler, as planning has it
                 return 2 * MARCHING // s.block
-            case Flat() if is_careful and len(self.statements) <= REGISTERS:
+            case FlatLoops() if is_careful and len(self.statements) <= REGISTERS:
                 moved = len(self.kernel.buffers) - len(self.kernel.totals)
                 return TOGETHER.get(moved, 0) // s.block
             case (
-                Flat()
+                FlatLoops()
                 | SingleBlock()
                 | DeviceScan()
                 | RowsByWarp()

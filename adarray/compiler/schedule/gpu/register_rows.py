@@ -62,7 +62,7 @@ LEAST_PACKS = 64  # of a row: threads that share shorter ones would wait for eac
 OWN = 48  # registers of a thread beside its packs
 
 
-class Row(NamedTuple):
+class RegisterRow(NamedTuple):
     """A row that is register-resident.
 
     Parameters
@@ -98,7 +98,7 @@ class ResidentRows(NamedTuple):
         The same of array totals.
     width : int
         Elements of a pack.
-    rows : tuple of Row
+    rows : tuple of RegisterRow
         What is fetched before it is needed.
     """
 
@@ -108,7 +108,7 @@ class ResidentRows(NamedTuple):
     arrays: dict[str, str]
     totals: dict[str, str]
     width: int
-    rows: tuple[Row, ...]
+    rows: tuple[RegisterRow, ...]
 
     @property
     def fetched(self) -> int:
@@ -315,7 +315,7 @@ def _reused(
 
 def _with_rows(
     kernel: Kernel, loop: For, inner: tuple[For, ...]
-) -> tuple[tuple[For, ...], dict[str, str], tuple[Row, ...]]:
+) -> tuple[tuple[For, ...], dict[str, str], tuple[RegisterRow, ...]]:
     """Return the loops with arrays of the rows that several of them load, these, and loads."""
     places: dict[tuple[str, int, frozenset[tuple[Expr, int]]], list[tuple[int, Load]]] = {}
     dtypes = {b.name: b.dtype for b in kernel.buffers}
@@ -351,7 +351,7 @@ def _with_rows(
         own = {x.name: x.value for x in loops[begin].body if isinstance(x, Let)}
         first = resolved(at(load.index, loops[begin].var, ZERO, own), outer, known)
         if first is not None and dtypes[key[0]] != "bool" and key[0] in inputs:
-            fetch.append(Row(names[key], load, first))
+            fetch.append(RegisterRow(names[key], load, first))
     return tuple(loops), {names[k]: dtypes[k[0]] for k in rows}, tuple(fetch)
 
 

@@ -46,7 +46,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Flat(Blocks):
+class FlatLoops(Blocks):
     """All threads of all blocks share each of the vector loops that the kernel consists of."""
 
 
@@ -242,7 +242,7 @@ class Tiles(Blocks):
 
 
 Schedule = (
-    Flat
+    FlatLoops
     | SingleBlock
     | DeviceScan
     | RowsByWarp
@@ -258,7 +258,7 @@ Schedule = (
 def described(s: Schedule) -> str:
     """Return a schedule in a few words, as `explain` shows it."""
     match s:
-        case Flat():
+        case FlatLoops():
             return f"flat: all blocks of {s.block} threads share each loop"
         case SingleBlock():
             return f"single block: {s.block} threads run the whole kernel"
