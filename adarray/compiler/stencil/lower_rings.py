@@ -101,7 +101,9 @@ class Position:
     # Whether an index that must not be used is left as it is: see `Values._inside`.
     unbounded = False
 
-    def __init__(self, scope: LoopScope, row: str, iteration: str, count: int, periodic: bool) -> None:
+    def __init__(
+        self, scope: LoopScope, row: str, iteration: str, count: int, periodic: bool
+    ) -> None:
         self.scope = scope
         self.row = row
         self.iteration = iteration

@@ -152,7 +152,7 @@ class StripStage:
 
     order: list[KernelNode]
     rings: list[tuple[KernelNode, StripRows]]
-    stored: dict[KernelNode, Memory]
+    stored: dict[KernelNode, ValueMemory]
     lag: int
     reads: bool = False
 

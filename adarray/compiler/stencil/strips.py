@@ -389,7 +389,7 @@ class Strips:
         at_hand: dict[Value, KernelNode] = {}
         for value, row in self.rings.items():
             if value not in chain.producers:
-                memory = Memory(value)
+                memory = ValueMemory(value)
                 maps = identity(value.shape)
                 use = Use(value, maps, 0, memory.strides)
                 ref = Ref(None, memory, None, linear(maps, memory.strides), use)
