@@ -49,8 +49,8 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
     walk.add(x._node, gradient if record else _plain_gradient(gradient, x._v))
     walk.run()
     for slot, g in walk.slots:
-        made = g if record else _gradient_for(slot, g)
-        slot.grad = made if slot.grad is None else slot.grad + made
+        part = g if record else _gradient_for(slot, g)
+        slot.grad = part if slot.grad is None else slot.grad + part
     if not (retain_graph or create_graph):
         _free(x._node)
 

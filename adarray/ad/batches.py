@@ -60,9 +60,9 @@ def enter(x: Any, batch: Batch, scalar: bool = True) -> Any:
     """
     if not isinstance(x, Handle):
         return _enter(x, batch, scalar)
-    made = apply(ENTER, (x,), {"batch": batch, "scalar": scalar})
-    made._frozen = True
-    return made
+    members = apply(ENTER, (x,), {"batch": batch, "scalar": scalar})
+    members._frozen = True
+    return members
 
 
 def leave(x: Any, batch: Batch) -> Any:
@@ -98,7 +98,7 @@ def _by_rule(
         batch = error.batch
     finally:
         batch_of(g).walks -= 1
-    made = []
+    cotangents = []
     for k in range(batch.size):
         one = copy.copy(node)
         one.params = _member(node.params, k, batch)
@@ -108,8 +108,8 @@ def _by_rule(
             ct = rule(one, p, i, part, values, None)
         else:
             ct = _by_rule(rule, one, p, i, part, values)
-        made.append(ct.add_to(ct.zeros()) if type(ct) is Placed else ct)
-    return enter(np.stack(made), batch, scalar=True)
+        cotangents.append(ct.add_to(ct.zeros()) if type(ct) is Placed else ct)
+    return enter(np.stack(cotangents), batch, scalar=True)
 
 
 def _member(x: Any, k: int, batch: Batch) -> Any:

@@ -132,11 +132,11 @@ class _Structure:
         out = self.saved[0]
         if _is_values(out) and not _finite(out):
             changed[0] = self._filled(out, self._counts(reached), 0)
-        made = self.rule(self.node, i, self.g, tuple(changed))
-        if _has_nan(made):
+        cotangent = self.rule(self.node, i, self.g, tuple(changed))
+        if _has_nan(cotangent):
             idle = np.logical_not(self._reached(i))
-            made = np.where(np.isnan(_untracked(made)) & idle, 0, made)
-        return made
+            cotangent = np.where(np.isnan(_untracked(cotangent)) & idle, 0, cotangent)
+        return cotangent
 
     def _filled(self, v: Any, alive: Any, k: int) -> Any:
         return np.where(np.isfinite(_untracked(v)) | alive, v, self.ordinary[k])

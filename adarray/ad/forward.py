@@ -34,7 +34,7 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
     if KINDS and type(tangent) in KINDS:
         tangent = adopt(tangent).copy()
     if isinstance(x, Handle):
-        made = snapshot(sync_if_view(x))
+        out = snapshot(sync_if_view(x))
     else:
         x = refuse_subclass(x, name)
         if KINDS and type(x) in KINDS:
@@ -48,16 +48,16 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         weak = isinstance(x, (float, complex)) and not isinstance(x, np.generic)
         value = placed(value)
         kind = Handle.number_class if weak else Handle.array_class
-        made = kind(value, None, Extras(weak=True) if weak else None, True)
-    if np.shape(tangent) != np.shape(made._v):
+        out = kind(value, None, Extras(weak=True) if weak else None, True)
+    if np.shape(tangent) != np.shape(out._v):
         raise ShapeError(
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "
-            f"{np.shape(made._v)}; they must be equal"
+            f"{np.shape(out._v)}; they must be equal"
         )
     if not isinstance(tangent, Handle):
         tangent = placed(np.array(tangent) if not is_device(tangent) else tangent)
-    attach(made, level, tangent)
-    return made
+    attach(out, level, tangent)
+    return out
 
 
 def split(y: Any, level: int) -> tuple[Any, Any]:

@@ -129,8 +129,8 @@ class Pullback:
             self.cotangents[p.order] = {part.index: part.g}
             heappush(self.heap, (p.order, p))
         else:
-            held = before.get(part.index)
-            before[part.index] = part.g if held is None else held + part.g
+            total = before.get(part.index)
+            before[part.index] = part.g if total is None else total + part.g
 
     def stop_at(self, mark: Node) -> None:
         """Stop at nodes that were made before `mark`, whose cotangents are results, too."""
@@ -341,21 +341,21 @@ class Pullback:
 
     def _handles(self, node: Node, record: bool) -> tuple[Any, ...]:
         """Return the saved values as ADArrays on the nodes and tangents they came from."""
-        made: list[Any] = []
+        handles: list[Any] = []
         for v, p in zip(node.saved, (node, *node.parents), strict=False):
             if isinstance(v, tuple):  # several results
                 avals = [w if isinstance(w, Aval) else aval_of(plain(w)) for w in v]
                 picks = [pick(node, k, a) if record else node for k, a in enumerate(avals)]
                 each = zip(v, avals, picks, strict=True)
-                made.append(
+                handles.append(
                     tuple(
                         self._handle(w, q, record) if a.dtype.kind in "fc" else w
                         for w, a, q in each
                     )
                 )
             else:
-                made.append(self._handle(v, p, record))
-        return tuple(made)
+                handles.append(self._handle(v, p, record))
+        return tuple(handles)
 
     def _handle(self, v: Any, p: Node | None, record: bool) -> Any:
         """Return one saved value as an ADArray on the node it came from, where rules need it."""

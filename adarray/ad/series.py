@@ -66,8 +66,8 @@ class Series:
         if not isinstance(x, Handle) or x._x is None or not x._x.tangents:
             return x
         rest = tuple(t for t in x._x.tangents if t.level not in self._all)
-        made = Extras(tangents=rest, weak=x._x.weak) if rest or x._x.weak else None
-        return type(x)(x._v, x._node, made, x._frozen)
+        more = Extras(tangents=rest, weak=x._x.weak) if rest or x._x.weak else None
+        return type(x)(x._v, x._node, more, x._frozen)
 
     def coefficients(self, x: Any) -> Coefficients:
         """Return the coefficients of an operand, as many as are computed."""
@@ -75,9 +75,9 @@ class Series:
 
     def along(self, primal: Any, coefficients: Coefficients) -> Any:
         """Return a value with coefficients."""
-        made = snapshot(primal) if isinstance(primal, Handle) else Handle.array_class(primal)
-        self.attach(made, coefficients)
-        return made
+        out = snapshot(primal) if isinstance(primal, Handle) else Handle.array_class(primal)
+        self.attach(out, coefficients)
+        return out
 
     def attach(self, x: Handle, coefficients: Coefficients) -> None:
         """Give a value its coefficients."""
@@ -103,26 +103,26 @@ class Series:
             The result for the primals.
         """
         moving = [self.coefficients(x) for x in operands]
-        if not any(c is not None for found in moving for c in found):
+        if not any(c is not None for coefficients in moving for c in coefficients):
             return out
         first = self.levels[0]
-        given = tuple(unrecorded(x, first) for x in primals)
+        values = tuple(unrecorded(x, first) for x in primals)
         several = isinstance(out, tuple)
         seen = tuple(unrecorded(x, first) for x in out) if several else unrecorded(out, first)
         recurrence = None if params else RECURRENCES.get(op.name)
         single: Coefficients | None = None
         if recurrence is not None and op.pointwise:
-            single = recurrence(self.order, seen, given, moving)
+            single = recurrence(self.order, seen, values, moving)
         elif not several and (op.jvp == "linear" or isinstance(op.lower, Contraction)):
-            single = self._products(op, given, moving, params)
+            single = self._products(op, values, moving, params)
         if single is not None:
-            made = [single]
+            series = [single]
         else:
-            made = self._by_rules(op, operands, moving, params, seen if several else (seen,))
+            series = self._by_rules(op, operands, moving, params, seen if several else (seen,))
         results = out if several else (out,)
-        for x, found in zip(results, made, strict=True):
+        for x, c in zip(results, series, strict=True):
             if inexact(op, x._v):
-                self.attach(x, found)
+                self.attach(x, c)
         self._save(results, operands, several)
         return out
 
@@ -145,8 +145,10 @@ class Series:
         self, op: Op, primals: tuple[Any, ...], moving: list[Coefficients], params: dict[str, Any]
     ) -> Coefficients:
         """Return the coefficients of a result that is linear in each operand."""
-        which = [i for i, found in enumerate(moving) if any(c is not None for c in found)]
-        made: Coefficients = []
+        which = [
+            i for i, coefficients in enumerate(moving) if any(c is not None for c in coefficients)
+        ]
+        totals: Coefficients = []
         for k in range(1, self.order + 1):
             total: Any = None
             for orders in _compositions(k, len(which)):
@@ -155,8 +157,8 @@ class Series:
                     values[i] = primals[i] if j == 0 else moving[i][j - 1]
                 if all(v is not None for v in values):
                     total = plus(total, run(op, *values, **params))
-            made.append(total)
-        return made
+            totals.append(total)
+        return totals
 
     def _by_rules(
         self,
@@ -167,9 +169,11 @@ class Series:
         out: tuple[Any, ...],
     ) -> list[Coefficients]:
         """Return the coefficients of results by the rules of the operation, run on series."""
-        which = [i for i, found in enumerate(moving) if any(c is not None for c in found)]
+        which = [
+            i for i, coefficients in enumerate(moving) if any(c is not None for c in coefficients)
+        ]
         order = self.order
-        made: list[Coefficients] = [[] for _ in out]
+        series: list[Coefficients] = [[] for _ in out]
         reads = not isinstance(op.lower, _LINEAR)
         if op.pointwise:
             reads = op.plan(sum(1 << i for i in which))[0]
@@ -177,16 +181,16 @@ class Series:
         try:
             for known in steps:
                 self.order = known - 1
-                results = tuple(self.along(x, c) for x, c in zip(out, made, strict=True))
+                results = tuple(self.along(x, c) for x, c in zip(out, series, strict=True))
                 slopes = self._slopes(op, operands, moving, which, params, results, known)
                 for k, slope in enumerate(slopes):
-                    begin = len(made[k])
+                    begin = len(series[k])
                     for j in range(begin, known):
                         c = None if slope is None else self._coefficient(slope, j)
-                        made[k].append(None if c is None else c / (j + 1))
+                        series[k].append(None if c is None else c / (j + 1))
         finally:
             self.order = order
-        return made
+        return series
 
     def _slopes(
         self,
@@ -241,8 +245,8 @@ class Series:
             self.order = order
         for x, slope in zip(results, slopes, strict=True):
             if slope is not None and isinstance(x, Handle):
-                found = [self._coefficient(slope, j) for j in range(order)]
-                self.attach(x, [None if c is None else c / (j + 1) for j, c in enumerate(found)])
+                rates = [self._coefficient(slope, j) for j in range(order)]
+                self.attach(x, [None if c is None else c / (j + 1) for j, c in enumerate(rates)])
 
     def _coefficient(self, x: Any, j: int) -> Any:
         """Return coefficient `j` of a series, 0 for its value."""
@@ -308,74 +312,74 @@ def minus(x: Any) -> Any:
 
 
 @_recurrence("add")
-def _add(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+def _add(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
     return [plus(x, y) for x, y in zip(*c, strict=True)]
 
 
 @_recurrence("subtract")
-def _subtract(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+def _subtract(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
     return [plus(x, minus(y)) for x, y in zip(*c, strict=True)]
 
 
 @_recurrence("negative")
-def _negative(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+def _negative(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
     return [minus(x) for x in c[0]]
 
 
 @_recurrence("multiply")
-def _multiply(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-    x, y = [given[0], *c[0]], [given[1], *c[1]]
+def _multiply(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+    x, y = [primals[0], *c[0]], [primals[1], *c[1]]
     return [convolved(x, y, 0, k, k) for k in range(1, n + 1)]
 
 
 @_recurrence("square")
-def _square(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-    x = [given[0], *c[0]]
+def _square(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+    x = [primals[0], *c[0]]
     return [convolved(x, x, 0, k, k) for k in range(1, n + 1)]
 
 
 @_recurrence("divide")
-def _divide(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
-    made, y = [out], [given[1], *c[1]]
+def _divide(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
+    series, y = [out], [primals[1], *c[1]]
     for k in range(1, n + 1):
-        rest = plus(c[0][k - 1], minus(convolved(y, made, 1, k, k)))
-        made.append(None if rest is None else rest / given[1])
-    return made[1:]
+        rest = plus(c[0][k - 1], minus(convolved(y, series, 1, k, k)))
+        series.append(None if rest is None else rest / primals[1])
+    return series[1:]
 
 
 @_recurrence("exp")
-def _exp(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-    made, x = [out], [None, *c[0]]
+def _exp(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+    series, x = [out], [None, *c[0]]
     for k in range(1, n + 1):
-        made.append(weighted(x, made, k, k))
-    return made[1:]
+        series.append(weighted(x, series, k, k))
+    return series[1:]
 
 
 @_recurrence("log")
-def _log(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
-    made, x = [out], [given[0], *c[0]]
+def _log(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
+    series, x = [out], [primals[0], *c[0]]
     for k in range(1, n + 1):
-        rest = plus(x[k], minus(weighted(made, x, k - 1, k)))
-        made.append(None if rest is None else rest / given[0])
-    return made[1:]
+        rest = plus(x[k], minus(weighted(series, x, k - 1, k)))
+        series.append(None if rest is None else rest / primals[0])
+    return series[1:]
 
 
 def _turning(sign: float, f: Any, g: Any) -> tuple[Recurrence, Recurrence]:
     """Return the recurrences of `f` and `g`, where f' is g and g' is f times a sign."""
 
     def both(n: int, s: Any, t: Any, c: Coefficients) -> tuple[Coefficients, Coefficients]:
-        made, other, x = [s], [t], [None, *c]
+        series, other, x = [s], [t], [None, *c]
         for k in range(1, n + 1):
-            made.append(weighted(x, other, k, k))
-            down = weighted(x, made, k, k)
+            series.append(weighted(x, other, k, k))
+            down = weighted(x, series, k, k)
             other.append(minus(down) if sign < 0 else down)
-        return made[1:], other[1:]
+        return series[1:], other[1:]
 
-    def first(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
-        return both(n, out, g(given[0]), c[0])[0]
+    def first(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
+        return both(n, out, g(primals[0]), c[0])[0]
 
-    def second(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
-        return both(n, f(given[0]), out, c[0])[1]
+    def second(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:
+        return both(n, f(primals[0]), out, c[0])[1]
 
     return first, second
 
@@ -387,13 +391,13 @@ RECURRENCES["sinh"], RECURRENCES["cosh"] = _turning(1.0, np.sinh, np.cosh)
 def _by_square(sign: float) -> Recurrence:
     """Return the recurrence of y where y' = (1 + sign y**2) x'."""
 
-    def rule(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-        made, x, slope = [out], [None, *c[0]], [1.0 + sign * (out * out)]
+    def rule(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+        series, x, slope = [out], [None, *c[0]], [1.0 + sign * (out * out)]
         for k in range(1, n + 1):
-            made.append(weighted(x, slope, k, k))
-            part = convolved(made, made, 0, k, k)
+            series.append(weighted(x, slope, k, k))
+            part = convolved(series, series, 0, k, k)
             slope.append(None if part is None else sign * part)
-        return made[1:]
+        return series[1:]
 
     return rule
 
@@ -402,24 +406,26 @@ RECURRENCES["tan"], RECURRENCES["tanh"] = _by_square(1.0), _by_square(-1.0)
 
 
 @_recurrence("sqrt")
-def _sqrt(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-    made = [out]
+def _sqrt(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+    series = [out]
     for k in range(1, n + 1):
-        rest = plus(c[0][k - 1], minus(convolved(made, made, 1, k - 1, k)))
-        made.append(None if rest is None else rest * 0.5 / out)
-    return made[1:]
+        rest = plus(c[0][k - 1], minus(convolved(series, series, 1, k - 1, k)))
+        series.append(None if rest is None else rest * 0.5 / out)
+    return series[1:]
 
 
 @_recurrence("power")
-def _power(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients | None:
+def _power(
+    n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]
+) -> Coefficients | None:
     """Return those of a power: by products, by the logarithm, or None: by its rule."""
-    x, y = given
+    x, y = primals
     if any(k is not None for k in c[1]):
         logarithm = np.log(x)
         rest = RECURRENCES["log"](n, logarithm, (x,), [c[0]]) or []
         log = [logarithm, *rest]
         exponent = [convolved([y, *c[1]], log, 0, k, k) for k in range(1, n + 1)]
-        return RECURRENCES["exp"](n, out, given, [exponent])
+        return RECURRENCES["exp"](n, out, primals, [exponent])
     whole = y if isinstance(y, int) else int(y) if isinstance(y, float) and y % 1 == 0 else -1
     if not 1 <= whole <= _LARGEST:
         return None
@@ -432,14 +438,14 @@ _LARGEST = 64
 
 def _whole_power(n: int, x: Any, c: Coefficients, exponent: int) -> Coefficients:
     """Return the coefficients of a whole power, by squaring."""
-    base, made = [x, *c], None
+    base, power = [x, *c], None
     while True:
         if exponent % 2:
-            made = base if made is None else _product(n, made, base)
+            power = base if power is None else _product(n, power, base)
         exponent //= 2
         if not exponent:
-            assert made is not None
-            return made[1:]
+            assert power is not None
+            return power[1:]
         base = _product(n, base, base)
 
 
@@ -448,10 +454,10 @@ def _product(n: int, x: Coefficients, y: Coefficients) -> Coefficients:
 
 
 @_recurrence("where")
-def _where(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+def _where(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
     return [
         None if x is None and y is None
-        else np.where(given[0], 0.0 if x is None else x, 0.0 if y is None else y)
+        else np.where(primals[0], 0.0 if x is None else x, 0.0 if y is None else y)
         for x, y in zip(c[1], c[2], strict=True)
     ]  # fmt: skip
 
@@ -459,13 +465,13 @@ def _where(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> C
 def _chosen(larger: Any) -> Recurrence:
     """Return the recurrence of a maximum or minimum: ties share."""
 
-    def rule(n: int, out: Any, given: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
-        first, tied = larger(given[0], given[1]), np.equal(given[0], given[1])
-        made: Coefficients = []
+    def rule(n: int, out: Any, primals: tuple[Any, ...], c: list[Coefficients]) -> Coefficients:  # noqa: ARG001
+        first, tied = larger(primals[0], primals[1]), np.equal(primals[0], primals[1])
+        series: Coefficients = []
         for x, y in zip(*c, strict=True):
             x, y = 0.0 if x is None else x, 0.0 if y is None else y
-            made.append(np.where(tied, 0.5 * (x + y), np.where(first, x, y)))
-        return made
+            series.append(np.where(tied, 0.5 * (x + y), np.where(first, x, y)))
+        return series
 
     return rule
 
