@@ -77,10 +77,10 @@ def concrete_of(x: Any) -> Any:
 
 def groups_of(rows: np.ndarray) -> list[np.ndarray]:
     """Return the numbers of equal rows, in the order in which the rows come first."""
-    found: dict[bytes, list[int]] = {}
+    groups: dict[bytes, list[int]] = {}
     for k, row in enumerate(rows):
-        found.setdefault(row.tobytes(), []).append(k)
-    return [np.array(numbers) for numbers in found.values()]
+        groups.setdefault(row.tobytes(), []).append(k)
+    return [np.array(numbers) for numbers in groups.values()]
 
 
 def split(values: np.ndarray, batches: Sequence[Batch]) -> None:

@@ -80,10 +80,10 @@ def ufunc(function: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any)
             r = np.where(where, r, 0).astype(r.dtype)
         return r
     results = r if isinstance(r, tuple) else (r,)
-    made = tuple(
+    outputs = tuple(
         _into(t, x, where) if t is not None else x for t, x in zip(targets, results, strict=True)
     )
-    return made if isinstance(r, tuple) else made[0]
+    return outputs if isinstance(r, tuple) else outputs[0]
 
 
 def _into(target: Any, r: Any, where: Any) -> Any:
@@ -127,10 +127,10 @@ def _method(function: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     if method == "reduceat":
         kwargs["indices"] = inputs[1]
         names: tuple[str, ...] = ("axis", "dtype")
-        given = (inputs[0], *inputs[2:])
+        args = (inputs[0], *inputs[2:])
     else:
-        names, given = ("axis", "dtype"), inputs
-    kwargs |= dict(zip(names, given[1:], strict=False))
+        names, args = ("axis", "dtype"), inputs
+    kwargs |= dict(zip(names, args[1:], strict=False))
     kwargs.setdefault("axis", 0)
     batch = innermost(inputs, kwargs)
     assert batch is not None
@@ -151,13 +151,13 @@ def _at(function: np.ufunc, a: Any, index: Any, *values: Any) -> None:
         return
     at = batched_index(index, a.shape, batch)
     region = region_of(index, a.shape)
-    given = [as_written(_broadcast(v, region, batch), at, region) for v in values]
+    written = [as_written(_broadcast(v, region, batch), at, region) for v in values]
     if isinstance(a.raw, Symbolic) and type(a.raw) is not Batched:
         op = FUNCTIONS[np.add.at]
         assert function is np.add
-        a.raw = op.evaluate(a.raw, given[0], index=at.parts)
+        a.raw = op.evaluate(a.raw, written[0], index=at.parts)
     else:
-        function.at(a.raw, at.parts, *given)
+        function.at(a.raw, at.parts, *written)
 
 
 def _broadcast(v: Any, region: tuple[int, ...], batch: Batch) -> Any:
@@ -202,12 +202,12 @@ def write(x: Any, index: Any, value: Any) -> Any:
     if parts == ():
         parts = (Ellipsis,)
     at = batched_index(parts, x.shape, batch)
-    given: Any = value
+    written: Any = value
     own = type(value) is Batched and value.batch is batch
     if own or (np.ndim(value) and at.source is not None):
         region = region_of(parts, x.shape)
-        given = as_written(_broadcast(value, region, batch), at, region)
-    return _written(x, at.parts, given)
+        written = as_written(_broadcast(value, region, batch), at, region)
+    return _written(x, at.parts, written)
 
 
 def _chosen(x: Batched, mask: Batched, value: Any, batch: Batch) -> Any:
@@ -217,22 +217,22 @@ def _chosen(x: Batched, mask: Batched, value: Any, batch: Batch) -> Any:
     chosen = np.reshape(chosen, chosen.shape + (1,) * lead)
     if type(value) is Batched and value.batch is batch:
         value = value.raw.reshape((batch.size,) + (1,) * x.ndim)
-    made = np.where(chosen, value, x.raw)
-    return made if made.dtype == x.dtype else made.astype(x.dtype)
+    out = np.where(chosen, value, x.raw)
+    return out if out.dtype == x.dtype else out.astype(x.dtype)
 
 
-def _written(x: Batched, parts: tuple[Any, ...], given: Any) -> Batched:
+def _written(x: Batched, parts: tuple[Any, ...], value: Any) -> Batched:
     """Write into the array of all members, or make another one where nothing is written into."""
     raw = x.raw
-    if type(given) is Batched or type(raw) is Batched:  # of a batch around
-        return as_batched(write(raw, parts, given), x.batch)
+    if type(value) is Batched or type(raw) is Batched:  # of a batch around
+        return as_batched(write(raw, parts, value), x.batch)
     mode = MODE.get()
-    inner_symbolic = isinstance(raw, Symbolic) or isinstance(given, Symbolic) or innermost(parts)
+    inner_symbolic = isinstance(raw, Symbolic) or isinstance(value, Symbolic) or innermost(parts)
     if mode is not None and mode.recorder is not None and inner_symbolic:
-        return as_batched(mode.recorder.write(raw, (), parts, given), x.batch)
+        return as_batched(mode.recorder.write(raw, (), parts, value), x.batch)
     if innermost(parts) is not None:
-        return as_batched(write(raw, parts, given), x.batch)
-    raw[parts] = given
+        return as_batched(write(raw, parts, value), x.batch)
+    raw[parts] = value
     return x
 
 
@@ -310,9 +310,9 @@ def _is_real(args: Any) -> bool:
 def _handles(x: Any) -> Any:
     kind = type(x)
     if kind is Batched:
-        made = handle_of(x)
-        made._frozen = False
-        return made
+        handle = handle_of(x)
+        handle._frozen = False
+        return handle
     if kind is tuple or kind is list:
         return kind(map(_handles, x))
     return {k: _handles(v) for k, v in x.items()} if kind is dict else x
@@ -353,10 +353,10 @@ def _filled(
     if shape is None:
         shape = a.shape
     to = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    made = a.zeros(to, a.dtype if dtype is None else dtype)
+    out = a.zeros(to, a.dtype if dtype is None else dtype)
     if func is np.ones_like:
-        made.raw = made.raw + made.raw.dtype.type(1)
-    return made
+        out.raw = out.raw + out.raw.dtype.type(1)
+    return out
 
 
 def _shares(a: Any, b: Any) -> bool:

@@ -31,16 +31,16 @@ class Index(NamedTuple):
 
 def parts_of(index: Any) -> tuple[Any, ...]:
     """Return an index as a tuple, with lists as arrays and numbers as Python's."""
-    made: list[Any] = []
+    parts: list[Any] = []
     for i in index if type(index) is tuple else (index,):
         if type(i) is list:
-            made.append(np.asarray(i, None if i else int))
+            parts.append(np.asarray(i, None if i else int))
         elif type(i) is slice:
-            made.append(slice(*(None if k is None else operator.index(k) for k in
+            parts.append(slice(*(None if k is None else operator.index(k) for k in
                                 (i.start, i.stop, i.step))))  # fmt: skip
         else:
-            made.append(i)
-    return tuple(made)
+            parts.append(i)
+    return tuple(parts)
 
 
 def is_mask(i: Any) -> bool:
@@ -107,23 +107,23 @@ def _each_its_own(parts: tuple[Any, ...], shape: tuple[int, ...], batch: Batch) 
                 expanded += [None, np.zeros(int(bool(i)), int)]
         else:
             expanded.append(i)
-    taken = sum(map(_axes, expanded))
+    indexed = sum(map(_axes, expanded))
     # Every axis has a part, so that positions are known.
-    missing = [slice(None)] * (len(shape) - taken)
+    missing = [slice(None)] * (len(shape) - indexed)
     at = next((k for k, i in enumerate(expanded) if i is Ellipsis), len(expanded))
     expanded[at : at + 1] = missing
     advanced = [k for k, i in enumerate(expanded) if _is_advanced(i)]
     count = max(_rank(expanded[k], batch) for k in advanced)
     numbers = np.arange(batch.size).reshape((-1,) + (1,) * count)
-    made: list[Any] = []
+    indexes: list[Any] = []
     for i in expanded:
         if type(i) is Batched and i.batch is batch:
             lead = count - i.ndim
             i = i.raw.reshape((batch.size,) + (1,) * lead + i.shape) if lead else i.raw
-        made.append(i)
+        indexes.append(i)
     together = advanced[-1] - advanced[0] + 1 == len(advanced)
     first = advanced[0]
-    full = (numbers, *made)
+    full = (numbers, *indexes)
     if not together or not first or not count:
         # NumPy's own order, and the first axes are those of the arrays: the members' and theirs.
         return Index(full, None)

@@ -26,8 +26,8 @@ def added(call: Call) -> Any:
     index, shape = call.params["index"], call.shape(0)
     at = batched_index(index, shape, call.batch)
     region = region_of(index, shape)
-    given = as_written(_broadcast_values(None, region, call), at, region)
-    return call.run(np.copy(call.full(0)), given, index=at.parts)
+    values = as_written(_broadcast_values(None, region, call), at, region)
+    return call.run(np.copy(call.full(0)), values, index=at.parts)
 
 
 def _sizes(shape: Any, size: int) -> tuple[int, ...]:

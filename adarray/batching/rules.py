@@ -123,10 +123,10 @@ def aligned(call: Call) -> list[Any]:
     values, n = call.values, call.batch.size
     ndim = max([len(v.shape) for v in values if hasattr(v, "shape")], default=0)
     strong: list[Any] | None = None
-    made = []
+    operands = []
     for v in values:
         if not call.has(v):
-            made.append(v)
+            operands.append(v)
             continue
         raw = v.raw
         if v.weak:  # its dtype yields to others
@@ -139,8 +139,8 @@ def aligned(call: Call) -> list[Any]:
                 to = np.result_type(*strong, _PYTHON[raw.dtype.kind])
                 raw = raw if raw.dtype == to else raw.astype(to)
         lead = ndim - len(v.shape)
-        made.append(raw.reshape((n,) + (1,) * lead + v.shape) if lead else raw)
-    return made
+        operands.append(raw.reshape((n,) + (1,) * lead + v.shape) if lead else raw)
+    return operands
 
 
 def along(
@@ -222,20 +222,20 @@ def stacked(*core: int) -> Rule:
         if min(outer) < 0:
             return members(call)  # which raises NumPy's error
         most = max(outer)
-        made = []
+        operands = []
         for i, k in enumerate(core):
             v = call.values[i]
             if call.has(v):
                 lead = most - (v.ndim - k)
-                made.append(v.raw.reshape((call.batch.size,) + (1,) * lead + v.shape))
+                operands.append(v.raw.reshape((call.batch.size,) + (1,) * lead + v.shape))
             else:
-                made.append(v)
-        return call.run(*made, **call.params)
+                operands.append(v)
+        return call.run(*operands, **call.params)
 
     return Coupling(rule, core=core)
 
 
-def shifted(*names: str, kept: Callable[[Call], bool] | None = None) -> Rule:
+def shifted(*names: str, applies: Callable[[Call], bool] | None = None) -> Rule:
     """Return the rule of an operation on one array whose parameters `names` are axes.
 
     Parameters
@@ -247,7 +247,7 @@ def shifted(*names: str, kept: Callable[[Call], bool] | None = None) -> Rule:
     """
 
     def rule(call: Call) -> Any:
-        if not call.only(0) or (kept is not None and not kept(call)):
+        if not call.only(0) or (applies is not None and not applies(call)):
             return members(call)
         params = dict(call.params)
         for name in names:
@@ -266,24 +266,24 @@ def same(call: Call) -> Any:
 
 def members(call: Call) -> Any:
     """Compute member by member: the rule of operations that know nothing of stacks."""
-    made = []
+    results = []
     for k in range(call.batch.size):
         values = tuple(member_of(v, k, call.batch) for v in call.values)
         params = {n: member_of(v, k, call.batch) for n, v in call.params.items()}
-        made.append(call.run(*values, **params))
-    if not made:
+        results.append(call.run(*values, **params))
+    if not results:
         values = tuple(_nobody(v, call.batch) for v in call.values)
-        made = [call.run(*values, **call.params)]
-        return _stack(call, made, empty=True)
-    return _stack(call, made)
+        results = [call.run(*values, **call.params)]
+        return _stack(call, results, empty=True)
+    return _stack(call, results)
 
 
-def _stack(call: Call, made: list[Any], empty: bool = False) -> Any:
-    if isinstance(made[0], (tuple, list)):
-        parts = [_stack(call, list(p), empty) for p in zip(*made, strict=True)]
-        cls = type(made[0])
+def _stack(call: Call, results: list[Any], empty: bool = False) -> Any:
+    if isinstance(results[0], (tuple, list)):
+        parts = [_stack(call, list(p), empty) for p in zip(*results, strict=True)]
+        cls = type(results[0])
         return cls(*parts) if hasattr(cls, "_fields") else tuple(parts)
-    shapes = {np.shape(x) for x in made}
+    shapes = {np.shape(x) for x in results}
     if len(shapes) > 1:
         for v in (*call.values, *call.params.values()):
             if call.has(v):
@@ -292,7 +292,7 @@ def _stack(call: Call, made: list[Any], empty: bool = False) -> Any:
             f"{call.name}: the results of the members of a batch have shapes {sorted(shapes)}; "
             "they must be equal"
         )
-    r = np.stack([x if hasattr(x, "shape") else np.asarray(x) for x in made])
+    r = np.stack([x if hasattr(x, "shape") else np.asarray(x) for x in results])
     return r[:0] if empty else r
 
 
@@ -319,10 +319,10 @@ def _nobody(v: Any, batch: Batch) -> Any:
 def item(call: Call) -> Any:
     """Index the arrays of all members."""
     batch, shape = call.batch, call.shape(0)
-    given = call.params["index"]
-    if any(type(i) is Batched and i.dtype.kind == "b" for i in parts_of(given)):
+    item_index = call.params["index"]
+    if any(type(i) is Batched and i.dtype.kind == "b" for i in parts_of(item_index)):
         # What is recorded has the mask that all members have, which rules read later.
-        call.params["index"] = settled(parts_of(given), batch)
+        call.params["index"] = settled(parts_of(item_index), batch)
     index = batched_index(call.params["index"], shape, batch)
     a = call.values[0]
     if not call.has(a):
@@ -378,8 +378,8 @@ def compute_batched(op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> 
             "vmap ran for all members has ended; return it from that function"
         )
 
-    def below(*given: Any, **options: Any) -> Any:
-        return compute(op, given, options, MODE.get())
+    def below(*args: Any, **options: Any) -> Any:
+        return compute(op, args, options, MODE.get())
 
     rule = rule_of(op)
     if rule is None:
@@ -397,10 +397,10 @@ def wrapped(call: Call, r: Any, op: Op | None = None) -> Any:
         parts = [wrapped(call, x, op) for x in r]
         return type(r)(*parts) if hasattr(r, "_fields") else tuple(parts)
     weak = all(_is_number(v) for v in call.values) and bool(call.values)
-    made = as_batched(r, call.batch, _gives_scalar(call, op))
-    if weak and made.scalar and made.dtype.kind in "fc":
+    out = as_batched(r, call.batch, _gives_scalar(call, op))
+    if weak and out.scalar and out.dtype.kind in "fc":
         return Batched(r, call.batch, True, True)
-    return made
+    return out
 
 
 def _is_number(v: Any) -> bool:

@@ -93,8 +93,8 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
     @property
     def value(self) -> Any:
         """The concrete value of the first member."""
-        made = self.member()
-        return made.item() if self.weak else made[()] if self.scalar else made
+        first = self.member()
+        return first.item() if self.weak else first[()] if self.scalar else first
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -168,9 +168,9 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         return item_hook.call(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        made = write_hook.call(self, index, value)
-        if made is not self:  # what `jit` records never changes
-            self.raw = made.raw
+        target = write_hook.call(self, index, value)
+        if target is not self:  # what `jit` records never changes
+            self.raw = target.raw
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -181,12 +181,12 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         """Return a method or attribute of arrays, computed as that of an ADArray."""
         if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(handle_of(self), name)
-        if not callable(found):
-            return opened(found)
+        attribute = getattr(handle_of(self), name)
+        if not callable(attribute):
+            return opened(attribute)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return opened(found(*args, **kwargs))
+            return opened(attribute(*args, **kwargs))
 
         return method
 
@@ -212,12 +212,12 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         full = (self.batch.size, *shape)
         raw = self.raw
         if isinstance(raw, Symbolic):
-            made = raw.zeros(full, dtype)
+            zeros = raw.zeros(full, dtype)
         else:
-            made = (
+            zeros = (
                 np.zeros_like(raw, dtype, shape=full) if is_device(raw) else np.zeros(full, dtype)
             )
-        return Batched(made, self.batch)
+        return Batched(zeros, self.batch)
 
     def __copy__(self) -> Any:
         return self.copy()
@@ -396,7 +396,7 @@ def as_batched(raw: Any, batch: Batch, scalar: bool = False) -> Batched:
 
 def innermost(*trees: Any) -> Batch | None:
     """Return the innermost batch of which there are values in these, None if there are none."""
-    found: Batch | None = None
+    batch: Batch | None = None
     for x in trees:
         kind = type(x)
         other: Batch | None = None
@@ -408,9 +408,9 @@ def innermost(*trees: Any) -> Batch | None:
             other = innermost(*x.values())
         elif kind is slice:
             other = innermost(x.start, x.stop, x.step)
-        if other is not None and (found is None or other.level > found.level):
-            found = other
-    return found
+        if other is not None and (batch is None or other.level > batch.level):
+            batch = other
+    return batch
 
 
 def refuse_strict(values: Any) -> None:

@@ -82,8 +82,8 @@ def _settled(index: Any) -> Any:
     """Return an index whose masks all members have."""
     if innermost(index) is None:
         return index
-    made = tuple(same_mask(i) for i in (index if type(index) is tuple else (index,)))
-    return made if type(index) is tuple else made[0]
+    parts = tuple(same_mask(i) for i in (index if type(index) is tuple else (index,)))
+    return parts if type(index) is tuple else parts[0]
 
 
 members_hook.set(write_members)
