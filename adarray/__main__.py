@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import adarray
-from adarray.backend import load, made_engine, unreadable
+from adarray.backend import load, new_engine, unreadable
 from adarray.base.errors import BackendError
 from adarray.base.runtime import CachingBackend
 from adarray.bench import BenchOptions, bench
@@ -44,7 +44,7 @@ def _backends() -> Iterator[str]:
     for name in adarray.backends():
         try:
             backend = load(name)
-            made_engine(name, {})
+            new_engine(name, {})
             facts = {k: v for k, v in backend.info().items() if k != "status"}
         except BackendError as error:
             yield f"{name}: not available: {error}"
@@ -63,8 +63,8 @@ def _backends() -> Iterator[str]:
 
 def _compilers() -> Iterator[str]:
     names = [os.environ["CC"].split()[0]] if os.environ.get("CC", "").strip() else []
-    found = {name: path for name in [*names, *COMPILERS] if (path := shutil.which(name))}
-    for name, path in found.items():
+    paths = {name: path for name in [*names, *COMPILERS] if (path := shutil.which(name))}
+    for name, path in paths.items():
         try:
             told = subprocess.run(
                 [path, "--version"], capture_output=True, text=True, timeout=10, check=False
@@ -73,7 +73,7 @@ def _compilers() -> Iterator[str]:
         except (OSError, subprocess.TimeoutExpired) as error:
             first = f"cannot be run ({error})"
         yield f"{name}: {first} ({path})"
-    if not found:
+    if not paths:
         yield (
             "none on PATH (tried $CC, cc, gcc, clang): install one, then install adarray again "
             "to build the compiled backends"
@@ -170,34 +170,34 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _blocks(text: str) -> tuple[int, ...]:
-    found = _numbers(text)
-    for number in found:
+    numbers = _numbers(text)
+    for number in numbers:
         if number % 32 or number > 1024:
             raise argparse.ArgumentTypeError(f"{number} is not a multiple of 32 up to 1024")
-    return found
+    return numbers
 
 
 def _folder(text: str) -> Path:
     """Return a folder that results can be written to; it is made now, not after the work."""
-    found = Path(text)
+    folder = Path(text)
     try:
-        found.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or error
         raise argparse.ArgumentTypeError(f"{text!r} cannot be made a folder: {why}") from error
-    if not os.access(found, os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise argparse.ArgumentTypeError(f"the folder {text!r} cannot be written to")
-    return found
+    return folder
 
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0.0 < found < float("inf"):
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return found
+    return seconds
 
 
 def _operators(text: str) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ def _operators(text: str) -> tuple[str, ...]:
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command ``bench``."""
-    found = commands.add_parser(
+    command = commands.add_parser(
         "bench",
         help="measure operations and a network on every backend, write tables and pictures",
         description=(
@@ -222,17 +222,17 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             "Tables are written as it goes on, so that nothing is lost where it is interrupted."
         ),
     )
-    found.add_argument(
+    command.add_argument(
         "--backend", action="append", default=[], metavar="NAME", help="only this one; repeatable"
     )
-    found.add_argument(
+    command.add_argument(
         "--study", action="append", default=[], choices=STUDIES, help="only this one; repeatable"
     )
-    found.add_argument(
+    command.add_argument(
         "--operators", type=_operators, default=tuple(OPERATORS), metavar="NAME,...",
         help=f"default: {','.join(OPERATORS)}",
     )  # fmt: skip
-    found.add_argument(
+    command.add_argument(
         "--threads-per-block", type=_blocks, nargs="?", const=THREADS, default=(),
         metavar="N,...",
         help="of a GPU, multiples of 32 (default: 32,64,...,1024, left out without a GPU)",
@@ -241,21 +241,21 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("sizes", SIZES, "rows and columns of the matrices"),
         ("widths", WIDTHS, "of the network's layers"),
     ):
-        found.add_argument(
+        command.add_argument(
             f"--{name}", type=_numbers, default=default, metavar="N,...",
             help=f"{about} (default: {','.join(map(str, default))})",
         )  # fmt: skip
-    found.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    found.add_argument(
+    command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    command.add_argument(
         "--output", type=_folder, default=Path(), metavar="DIR",
         help="folder of tables and pictures (default: the current one)",
     )  # fmt: skip
-    found.add_argument(
+    command.add_argument(
         "--seconds", type=_seconds, metavar="N",
         help="for measuring; what does not fit is repeated less or left out (default: 50, with a "
         "GPU 80)",
     )  # fmt: skip
-    found.add_argument(
+    command.add_argument(
         "--redraw", type=Path, metavar="FILE",
         help="make tables and pictures of such a bench.json, and measure nothing",
     )  # fmt: skip
@@ -272,7 +272,7 @@ def _parser() -> argparse.ArgumentParser:
         help="show versions, backends and what they need, compilers, threads, SIMD",
         description="Show versions, backends, compilers, threads, SIMD and cache.",
     )
-    kept = commands.add_parser(
+    command = commands.add_parser(
         "cache",
         help="show or empty the cache of kernels that jit compiled",
         description=(
@@ -280,7 +280,7 @@ def _parser() -> argparse.ArgumentParser:
             "room they take. The environment variable ADARRAY_CACHE_DIR names another folder."
         ),
     )
-    kept.add_argument("--clear", action="store_true", help="remove them")
+    command.add_argument("--clear", action="store_true", help="remove them")
     show = commands.add_parser(
         "demo",
         help="train a plain NumPy network on every backend, compare them, draw a picture",
@@ -321,28 +321,31 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        return _run(parser, given)
+        return _run(parser, options)
     except KeyboardInterrupt:
-        print(f"\n{given.command}: interrupted", file=sys.stderr)
+        print(f"\n{options.command}: interrupted", file=sys.stderr)
         return 130  # as shells have it
 
 
-def _run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Run the command that was given, or show what there is."""
-    if given.command == "info":
+    if options.command == "info":
         return info()
-    if given.command == "cache":
-        return cache(given.clear)
-    if given.command == "demo":
+    if options.command == "cache":
+        return cache(options.clear)
+    if options.command == "demo":
         return demo(
-            DemoOptions(tuple(given.backend), given.epochs, given.hidden, given.output, given.seed)
+            DemoOptions(
+                tuple(options.backend), options.epochs, options.hidden, options.output, options.seed
+            )
         )
-    if given.command == "bench":
+    if options.command == "bench":
         return bench(BenchOptions(
-            tuple(given.backend), tuple(given.study), given.operators, given.threads_per_block,
-            given.sizes, given.widths, given.dtype, given.output, given.seconds, given.redraw,
+            tuple(options.backend), tuple(options.study), options.operators,
+            options.threads_per_block, options.sizes, options.widths, options.dtype,
+            options.output, options.seconds, options.redraw,
         ))  # fmt: skip
     parser.print_help()
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adarray.base.engines import BaseEngine, CompilingEngine, Engine
 from adarray.base.errors import BackendError
 from adarray.base.runtime import MODE, WRAP, Backend, Mode, current_mode
-from adarray.base.scope import KEPT, outside, package_of
+from adarray.base.scope import UNINTERCEPTED, outside, package_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -34,17 +34,17 @@ def _entry_points() -> dict[str, list[EntryPoint]]:
 
     with _lock:
         if _points is None:
-            found: dict[str, list[EntryPoint]] = {}
+            points_by_name: dict[str, list[EntryPoint]] = {}
             _unreadable.clear()
             try:
                 points: Iterable[EntryPoint] = entry_points(group=GROUP)
             except Exception:  # one distribution's file is no reason to do without the others
                 points = _readable_points()
             for point in points:
-                same = found.setdefault(point.name, [])
+                same = points_by_name.setdefault(point.name, [])
                 if all(point.value != p.value for p in same):
                     same.append(point)
-            _points = found
+            _points = points_by_name
         return _points
 
 
@@ -119,7 +119,7 @@ def load(name: str) -> Backend:
             )
         (point,) = points
         try:
-            made: Backend = point.load()()
+            backend: Backend = point.load()()
         except (BackendError, KeyboardInterrupt):
             raise
         except BaseException as error:  # a plugin that calls sys.exit must not end the program
@@ -130,14 +130,14 @@ def load(name: str) -> Backend:
                 f"one of {', '.join(others) or 'none'}"
             ) from error
         for method in ("engine", "info"):
-            if not callable(getattr(made, method, None)):
+            if not callable(getattr(backend, method, None)):
                 raise BackendError(
                     f"backend {name!r}: {point.value} from {_origin(point)} has no method "
                     f"{method}(); it does not satisfy adarray.runtime.Backend"
-                    + (f", since it gave {made!r}" if isinstance(made, _PLAIN) else "")
+                    + (f", since it gave {backend!r}" if isinstance(backend, _PLAIN) else "")
                 )
-        _loaded[name] = made
-        return made
+        _loaded[name] = backend
+        return backend
 
 
 def _engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
@@ -146,17 +146,17 @@ def _engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
         key = (name, tuple(sorted(options.items())))
         hash(key)
     except TypeError:
-        return made_engine(name, options)
+        return new_engine(name, options)
     with _lock:
         if key not in _engines:
-            _engines[key] = made_engine(name, options)
+            _engines[key] = new_engine(name, options)
         return _engines[key]
 
 
-def made_engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
+def new_engine(name: str, options: dict[str, Any]) -> BaseEngine | None:
     """Return a new engine of a backend; raise BackendError, whatever the backend does."""
-    made: Any = _called(name, "engine", lambda: load(name).engine(**options))
-    return None if made is None else completed(name, made)
+    engine: Any = _called(name, "engine", lambda: load(name).engine(**options))
+    return None if engine is None else completed(name, engine)
 
 
 _METHODS = ("pointwise", "derivative", "call")
@@ -196,14 +196,14 @@ def completed(name: str, engine: Any) -> BaseEngine:
                 f"{said}has no method {method}(); it does not satisfy adarray.runtime.Engine{mend}"
             )
     for attribute, wanted in (("name", str), ("threads", int)):
-        found = getattr(engine, attribute, None)
-        if not isinstance(found, wanted):
+        value = getattr(engine, attribute, None)
+        if not isinstance(value, wanted):
             raise BackendError(
-                f"{said}has {found!r} as its {attribute}, which adarray.runtime.Engine wants to be "
+                f"{said}has {value!r} as its {attribute}, which adarray.runtime.Engine wants to be "
                 f"of {wanted.__name__}{mend}"
             )
     if isinstance(engine, BaseEngine):
-        made = engine
+        complete = engine
     else:
         for method, base in _MORE.items():
             if callable(getattr(engine, method, None)):
@@ -211,13 +211,15 @@ def completed(name: str, engine: Any) -> BaseEngine:
                     f"{said}has {method}(), which is asked of engines that derive from "
                     f"adarray.runtime.{base}, and it does not{mend}"
                 )
-        made = _Completed(engine)
-    if package_of(type(engine).__module__) not in KEPT:
-        compiling = ("executable", "prepare", "ahead") if isinstance(made, CompilingEngine) else ()
+        complete = _Completed(engine)
+    if package_of(type(engine).__module__) not in UNINTERCEPTED:
+        compiling = (
+            ("executable", "prepare", "ahead") if isinstance(complete, CompilingEngine) else ()
+        )
         for method in (*_METHODS, *compiling):
             # Somebody's code: what it is given and makes is plain, inside of `intercept`, too.
-            setattr(made, method, outside(getattr(made, method)))
-    return made
+            setattr(complete, method, outside(getattr(complete, method)))
+    return complete
 
 
 def _called(name: str, method: str, call: Callable[[], Any]) -> Any:

@@ -53,8 +53,8 @@ def _hide() -> None:
     for name in dir(ADArray):
         if name.startswith("_") or name in _OWN or hasattr(float, name):
             continue
-        found = next(c.__dict__[name] for c in ADArray.__mro__ if name in c.__dict__)
-        type.__setattr__(Number, name, visible(name, found))
+        member = next(c.__dict__[name] for c in ADArray.__mro__ if name in c.__dict__)
+        type.__setattr__(Number, name, visible(name, member))
 
 
 _hide()

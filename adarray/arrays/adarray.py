@@ -24,7 +24,7 @@ from adarray.base.hooks import Hook
 from adarray.base.levels import LEVEL, MET
 from adarray.base.op import FUNCTIONS, POINTWISE
 from adarray.base.runtime import MODE
-from adarray.base.scope import KEPT_MODULES, SCOPE
+from adarray.base.scope import SCOPE, UNINTERCEPTED_MODULES
 from adarray.core.dispatch import apply, binary, join_hook, unary
 from adarray.core.guard import CALLED_BY_OPERATORS
 from adarray.core.inplace import plain_index, setitem, sync_if_view
@@ -62,7 +62,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             ):
                 return ADArray
         frame = _getframe(1)
-        if frame.f_globals.get("__name__") in KEPT_MODULES:
+        if frame.f_globals.get("__name__") in UNINTERCEPTED_MODULES:
             return shown_class(self)
         return seen_class(self, frame)
 
@@ -197,11 +197,11 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
                 f"{casting!r}"
             )
         flags = self.flags
-        kept = order in ("K", "A", None) or flags[f"{order}_CONTIGUOUS"]
-        if not copy and to == self.dtype and kept:
+        order_fits = order in ("K", "A", None) or flags[f"{order}_CONTIGUOUS"]
+        if not copy and to == self.dtype and order_fits:
             return self
         r = call_function(np.astype, (self, to), {})
-        r = r if kept else call_function(np.copy, (r,), {"order": order})
+        r = r if order_fits else call_function(np.copy, (r,), {"order": order})
         return r if SCOPE.get() is None else shown_to(r, _getframe(1))  # type: ignore[no-any-return]
 
     def backward(
@@ -262,9 +262,9 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
     array([2., 4.])
     """
     obj = refuse_subclass(obj, "array")
-    found = None if isinstance(obj, Handle) else of_dlpack(obj)
-    if found is not None:  # made by another library, on a device
-        out: Any = ADArray(found.copy() if dtype is None else found.astype(dtype))
+    imported = None if isinstance(obj, Handle) else of_dlpack(obj)
+    if imported is not None:  # made by another library, on a device
+        out: Any = ADArray(imported.copy() if dtype is None else imported.astype(dtype))
     else:
         out = call_function(np.array, (obj,), {"dtype": dtype})  # see adarray.ops.creation
     if not out.dtype.isnative:
@@ -284,20 +284,20 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
             f"array: requires_grad=True needs a floating or complex dtype, got {out.dtype}; "
             "pass dtype=float"
         )
-    made = leaf(ADArray, out._v, 0, "array")
+    out_leaf = leaf(ADArray, out._v, 0, "array")
     slot = GradSlot(out._v.library if is_device(out._v) else None)
-    assert made._node is not None
-    made._node.params = {"slot": slot}
+    assert out_leaf._node is not None
+    out_leaf._node.params = {"slot": slot}
     # Its own, writeable buffer: optimisers update leaves in place under no_grad().
-    made._v, made._x = out._v, Extras(slot=slot)
-    return made  # type: ignore[return-value]
+    out_leaf._v, out_leaf._x = out._v, Extras(slot=slot)
+    return out_leaf  # type: ignore[return-value]
 
 
 def _leaf_of(value: np.ndarray, grad: Any) -> ADArray:
     """Return a leaf with a gradient, of values that are its own."""
-    made = array(value, requires_grad=True)
-    made.grad = None if grad is None else grad.copy()
-    return made
+    out = array(value, requires_grad=True)
+    out.grad = None if grad is None else grad.copy()
+    return out
 
 
 def value_of(x: Any) -> Any:

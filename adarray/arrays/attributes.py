@@ -102,10 +102,10 @@ class RecordedFlags:
         return repr(self._flags)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._recorder.asked_for_memory(_flags_of)
+        self._recorder.refuse_memory(_flags_of)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._recorder.asked_for_memory(_flags_of)
+        self._recorder.refuse_memory(_flags_of)
 
 
 def _flags_of(x: Any) -> Any:
@@ -232,7 +232,7 @@ class Attributes(_State):
             and isinstance(root._v, Symbolic)
             and (root is self or recorder.is_input(root._v))
         ):
-            recorder.asked_for_memory(_base_of)  # the next argument may be no view
+            recorder.refuse_memory(_base_of)  # the next argument may be no view
         lies = origin_of(root)
         if lies is not None:
             return Base.of(lies.base)
@@ -241,8 +241,8 @@ class Attributes(_State):
         v, node = self._v, self._node
         if type(v) is not np.ndarray or v.base is None:
             return None
-        given = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
-        return Base.of(v.base) if given else None
+        of_caller = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
+        return Base.of(v.base) if of_caller else None
 
     @property
     def T(self) -> ADArray:  # noqa: N802  (NumPy's name)

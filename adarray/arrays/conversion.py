@@ -27,7 +27,7 @@ from adarray.base.aval import ARRAYS, Symbolic
 from adarray.base.redirecting import original_of
 from adarray.base.scope import SCOPE, STORES, client_of, package_of
 from adarray.base.watching import WATCHES, looked
-from adarray.core.escaping import kept
+from adarray.core.escaping import note_number
 from adarray.core.inplace import sync_if_view
 from adarray.core.lending import lend
 from adarray.core.protocol import call_function, finish, on_plain, traced
@@ -98,7 +98,7 @@ _FIXES = {
 }
 
 
-def _asked_by(frame: FrameType | None, package: str) -> str:
+def _converting_method(frame: FrameType | None, package: str) -> str:
     """Return the method of a package that wants to convert a value, as its user called it."""
     what = package
     while frame is not None:
@@ -130,12 +130,15 @@ def _refused_at(frame: FrameType, default: str, fix: str) -> tuple[str, str]:
             f"the array is a plain ndarray, which cannot hold it: make it in the function by {make}"
         )
     base, dot, _ = text.partition("(")[0].rpartition(".")
-    if dot and type(_held(base.strip(), {**frame.f_globals, **frame.f_locals})) is np.ndarray:
+    if (
+        dot
+        and type(_value_of_text(base.strip(), {**frame.f_globals, **frame.f_locals})) is np.ndarray
+    ):
         return text, f"write np.{text[len(base) + 1 :].partition('(')[0]}({base}, ...)"
     return default, fix
 
 
-def _held(text: str, names: dict[str, Any]) -> Any:
+def _value_of_text(text: str, names: dict[str, Any]) -> Any:
     """Return what an expression of names, attributes and items holds, where no code runs for it."""
     with contextlib.suppress(SyntaxError, KeyError, IndexError, TypeError):
         return _value_of(ast.parse(text, mode="eval").body, names)
@@ -146,16 +149,16 @@ def _value_of(x: ast.expr, names: dict[str, Any]) -> Any:
     if isinstance(x, ast.Name):
         return names.get(x.id)
     if isinstance(x, ast.Attribute):
-        found = _value_of(x.value, names)
-        if type(found) is np.ndarray and x.attr in ("T", "real", "imag"):
-            return getattr(found, x.attr)
-        return vars(found).get(x.attr)
+        owner = _value_of(x.value, names)
+        if type(owner) is np.ndarray and x.attr in ("T", "real", "imag"):
+            return getattr(owner, x.attr)
+        return vars(owner).get(x.attr)
     if isinstance(x, ast.Subscript):
-        found = _value_of(x.value, names)
-        plain = type(found) in (dict, list, tuple, np.ndarray)
+        owner = _value_of(x.value, names)
+        plain = type(owner) in (dict, list, tuple, np.ndarray)
         # Any element of an array is one; the index is not looked at.
-        index: Any = ... if type(found) is np.ndarray else ast.literal_eval(x.slice)
-        return found[index] if plain else None
+        index: Any = ... if type(owner) is np.ndarray else ast.literal_eval(x.slice)
+        return owner[index] if plain else None
     return None
 
 
@@ -200,8 +203,8 @@ class Conversions(_State):
     def detach(self) -> ADArray:
         """Return the values as an array of which no derivative is taken."""
         sync_if_view(self)
-        made: Any = Handle.array_class(self._v.copy() if type(self._v) in ARRAYS else self._v)
-        return made  # type: ignore[no-any-return]
+        out: Any = Handle.array_class(self._v.copy() if type(self._v) in ARRAYS else self._v)
+        return out  # type: ignore[no-any-return]
 
     # -- numbers ----------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class Conversions(_State):
                 return
             package = package_of(frame.f_globals.get("__name__"))
             if package in _FIXES:
-                what, fix = _asked_by(frame, package), _FIXES[package]
+                what, fix = _converting_method(frame, package), _FIXES[package]
             elif what in ("np.asarray", "float"):
                 what, fix = _refused_at(frame, what, fix)
             raise leaves_graph(what, fix, self)
@@ -229,7 +232,7 @@ class Conversions(_State):
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         if not traced(self):
             return sync_if_view(self)._v.item() if hasattr(self._v, "item") else self._v
-        return kept(weakened(array.reshape(()) if array.ndim else array))
+        return note_number(weakened(array.reshape(()) if array.ndim else array))
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""

@@ -104,10 +104,10 @@ class Interchange(_State):
         if is_device(sync_if_view(self)._v):
             if not copy:
                 root_of(self)._frozen = True
-            given = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
-            given = {k: v for k, v in given.items() if v is not None}
+            keywords = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+            keywords = {k: v for k, v in keywords.items() if v is not None}
             value: Any = np.copy(self._v) if copy else self._v
-            return value.__dlpack__(**given)
+            return value.__dlpack__(**keywords)
         own: Any = self
         if copy is False and not isinstance(own._v, np.ndarray):
             raise BufferError(
@@ -137,11 +137,11 @@ class Interchange(_State):
         v: Any = sync_if_view(self)._v
         if not is_device(v):
             raise AttributeError("__cuda_array_interface__: the array is on the host")
-        found: dict[str, Any] = v.raw.__cuda_array_interface__
+        interface: dict[str, Any] = v.raw.__cuda_array_interface__
         if traced(self):
             raise leaves_graph("__cuda_array_interface__", "keep it an ADArray")
         root_of(self)._frozen = True
-        return found
+        return interface
 
 
 def _moved(a: Any, device: str, source: str) -> Any:  # noqa: ARG001

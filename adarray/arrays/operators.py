@@ -41,8 +41,8 @@ def weakened(x: ADArray) -> ADArray:
         number = int(x._v)
     else:
         number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
-    made: Any = Handle.number_class(number, x._node, Extras(tangents=tangents, weak=True), True)
-    return made  # type: ignore[no-any-return]
+    out: Any = Handle.number_class(number, x._node, Extras(tangents=tangents, weak=True), True)
+    return out  # type: ignore[no-any-return]
 
 
 # The usual operands: asking whether another one defers would cost time at each operator.
@@ -222,7 +222,7 @@ def _is_sparse(x: Any) -> bool:
 
 
 # Of a sparse array, by identity: its nonzeros, copies of its indices, and the array of ours.
-_kept_ours: dict[int, tuple[weakref.ref[Any], Any, list[np.ndarray], Any]] = {}
+_converted: dict[int, tuple[weakref.ref[Any], Any, list[np.ndarray], Any]] = {}
 _INDICES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 
 
@@ -235,20 +235,20 @@ def _ours(a: Any) -> Any:
     names = _INDICES.get(a.format)
     if names is None:
         return importlib.import_module("adarray.scipy.sparse").ours(a)
-    nonzeros, kept = a.data, _kept_ours.get(id(a))
+    nonzeros, cached = a.data, _converted.get(id(a))
     if (
-        kept is not None
-        and kept[0]() is a
-        and kept[1] is nonzeros
+        cached is not None
+        and cached[0]() is a
+        and cached[1] is nonzeros
         # The indices may have been written into.
-        and all(np.array_equal(getattr(a, n), x) for n, x in zip(names, kept[2], strict=True))
+        and all(np.array_equal(getattr(a, n), x) for n, x in zip(names, cached[2], strict=True))
     ):
-        return kept[3]
-    made = importlib.import_module("adarray.scipy.sparse").ours(a)
+        return cached[3]
+    converted = importlib.import_module("adarray.scipy.sparse").ours(a)
     indices = [np.array(getattr(a, n)) for n in names]
-    key, table = id(a), _kept_ours  # whose name is gone when the interpreter ends
-    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), nonzeros, indices, made
-    return made
+    key, table = id(a), _converted  # whose name is gone when the interpreter ends
+    table[key] = weakref.ref(a, lambda _: table.pop(key, None)), nonzeros, indices, converted
+    return converted
 
 
 def _whole(r: Any, x: Any, y: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from adarray.base.aval import PLAIN_ARRAYS, Symbolic
 from adarray.base.runtime import MODE
-from adarray.base.scope import KEPT, SCOPE, package_of
+from adarray.base.scope import SCOPE, UNINTERCEPTED, package_of
 from adarray.core.inplace import plain_index
 from adarray.core.loads import MethodLoad
 from adarray.core.protocol import call_function, call_ufunc
@@ -125,10 +125,10 @@ def is_client(frame: FrameType) -> bool:
     if scope is None:
         return False
     package = package_of(frame.f_globals.get("__name__")) or "__main__"
-    return package not in KEPT and scope.covers(package)
+    return package not in UNINTERCEPTED and scope.covers(package)
 
 
-def settled(r: Any, given: Any = ()) -> Any:
+def settled(r: Any, arguments: Any = ()) -> Any:
     """Return a result as intercepted code gets it.
 
     Truth values, integers and what lies in the memory of a plain array among `given` stay plain;
@@ -142,14 +142,14 @@ def settled(r: Any, given: Any = ()) -> Any:
         if mode is not None and mode.symbolic:
             return Handle.array_class(base(r))
         if r.dtype.kind in "biu" or any(
-            isinstance(x, np.ndarray) and np.may_share_memory(base(r), opened(x)) for x in given
+            isinstance(x, np.ndarray) and np.may_share_memory(base(r), opened(x)) for x in arguments
         ):
             return plain_data(r)
         return Handle.array_class(base(r))
     if kind is Handle.array_class:
         return constant_data(r)
     if kind is tuple or kind is list:
-        return kind(settled(x, given) for x in r)
+        return kind(settled(x, arguments) for x in r)
     return r
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from adarray.base.aval import Symbolic
 from adarray.base.levels import LEVEL, refused
-from adarray.base.scope import CHECKER_CODE, KEPT_MODULES, SCOPE, STORES, asking
+from adarray.base.scope import CHECKER_CODE, SCOPE, STORES, UNINTERCEPTED_MODULES, asking
 from adarray.core.protocol import followed, traced
 from adarray.core.trace import Handle, levels_of, plain_class
 
@@ -71,12 +71,12 @@ _shy: dict[type, type] = {}
 
 
 def _shy_class(shown: type, base: Any) -> type:
-    made = _shy.get(shown)
-    if made is None:
+    cls = _shy.get(shown)
+    if cls is None:
         names = {"__slots__": (), "__getitem__": Indexing(base.__getitem__)}
-        made = _shy[shown] = Shy(_named(shown), (base,), names)
-        type.__setattr__(made, "_shown", shown)
-    return made
+        cls = _shy[shown] = Shy(_named(shown), (base,), names)
+        type.__setattr__(cls, "_shown", shown)
+    return cls
 
 
 def _symbolic(x: Handle) -> bool:
@@ -86,7 +86,9 @@ def _symbolic(x: Handle) -> bool:
 def asked_by_user(depth: int = 2) -> bool:
     """Whether user code looks for an attribute now, `depth` frames above."""
     frame = sys._getframe(depth)
-    return frame.f_globals.get("__name__") not in KEPT_MODULES and asking(frame) is not None
+    return (
+        frame.f_globals.get("__name__") not in UNINTERCEPTED_MODULES and asking(frame) is not None
+    )
 
 
 def _named(cls: type) -> str:

@@ -354,7 +354,7 @@ class TracingEngine(Protocol):
     def host(self, function: Function, args: object, r: object, params: object = None) -> Any:
         """Record a call that later runs make in Python."""
 
-    def made(self, function: Function, args: object, symbol: Symbol) -> None:
+    def host_object(self, function: Function, args: object, symbol: Symbol) -> None:
         """Record a call in Python that makes something that is no array."""
 
     def cached(self, function: Function, args: Operands, kwargs: Params) -> Any:
@@ -378,5 +378,5 @@ class TracingEngine(Protocol):
     def is_input(self, x: object) -> bool:
         """Whether a traced value is an argument, or captured, as it was given."""
 
-    def asked_for_memory(self, function: Function) -> None:
+    def refuse_memory(self, function: Function) -> None:
         """Refuse a question about memory, to which compiled code has another answer."""

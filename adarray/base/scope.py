@@ -20,7 +20,7 @@ from adarray.base.types import Namespace
 
 # Packages that keep the real NumPy: NumPy itself and what is made for it, adarray,
 # array libraries of their own, and tools that look at arrays but do not compute.
-KEPT = frozenset(
+UNINTERCEPTED = frozenset(
     {
         "numpy", "scipy", "adarray", "adarray_backends", "adarray_native", "array_api_compat",
         "array_api_strict", "autograd", "cffi", "cuda", "cupy", "cupy_backends", "cupyx",
@@ -83,7 +83,7 @@ def package_of(module: object) -> str:
 def client_of(space: Namespace) -> str:
     """Return the package to which code with these globals belongs; "" if it is not intercepted."""
     package = package_of(space.get("__name__"))
-    if package not in KEPT:
+    if package not in UNINTERCEPTED:
         return package or "__main__"
     # A doctest runs in a copy of its module's globals; a module that was imported anew has others.
     module = sys.modules.get(str(space["__name__"]))
@@ -120,7 +120,7 @@ _CHECKERS = frozenset(
 # The same of single functions, such as np.isscalar, by their code.
 CHECKER_CODE: set[CodeType] = set()
 # Modules whose functions see what an object of ours is, as they were met.
-KEPT_MODULES: set[object] = set()
+UNINTERCEPTED_MODULES: set[object] = set()
 
 
 # Instructions that write an item: ``x[i] = y``, and from Python 3.12 on ``x[i:j] = y``.
@@ -140,12 +140,12 @@ def asking(frame: FrameType | None) -> FrameType | None:
         name = frame.f_globals.get("__name__")
         if name not in _CHECKERS and frame.f_code not in CHECKER_CODE:
             # A generic function that a transform was given: its class decides for the user.
-            if package_of(name) not in KEPT or (
+            if package_of(name) not in UNINTERCEPTED or (
                 last == "functools" and package_of(name) == "adarray"
             ):
                 return frame
             if not any(c.co_filename == frame.f_code.co_filename for c in CHECKER_CODE):
-                KEPT_MODULES.add(name)
+                UNINTERCEPTED_MODULES.add(name)
             return None
         frame, last = frame.f_back, name
     return None
@@ -162,4 +162,4 @@ def asked_by_library(depth: int = 2) -> bool:
     if SCOPE.get() is None:
         return False
     package = package_of(sys._getframe(depth).f_globals.get("__name__"))
-    return package in KEPT and not package.startswith("adarray")
+    return package in UNINTERCEPTED and not package.startswith("adarray")

@@ -22,22 +22,22 @@ from adarray.core.trace import Handle, is_over, settle_hook
 T = TypeVar("T")
 
 # By the level of the outermost trace: the function that it runs, and the numbers.
-_given: dict[int, tuple[object, list[weakref.ref[Handle]]]] = {}
+_numbers: dict[int, tuple[object, list[weakref.ref[Handle]]]] = {}
 
 
 def begin(f: object) -> None:
     """Note that a transform runs a function, if no other one is around it."""
     level = LEVEL.get()
-    if OPEN.get(level) == 0 and level not in _given:
-        _given[level] = f, []
+    if OPEN.get(level) == 0 and level not in _numbers:
+        _numbers[level] = f, []
 
 
-def kept(x: T) -> T:
+def note_number(x: T) -> T:
     """Note a traced Python number that code was given, and return it."""
     level = LEVEL.get()
     while OPEN.get(level):
         level = OPEN[level]
-    noted = _given.get(level)
+    noted = _numbers.get(level)
     if noted is not None and isinstance(x, Handle):
         noted[1].append(weakref.ref(x))
     return x
@@ -45,7 +45,7 @@ def kept(x: T) -> T:
 
 def settle(level: int) -> None:
     """Put plain numbers in the places of those that are left of a trace."""
-    noted = _given.pop(level, None)
+    noted = _numbers.pop(level, None)
     if noted is None or not noted[1]:
         return
     if any(r() is not None for r in noted[1]):
@@ -79,12 +79,12 @@ def _settle_in(x: object) -> None:
     """Put plain numbers into one object."""
     if isinstance(x, list):
         for i in range(list.__len__(x)):
-            if _is_left(found := list.__getitem__(x, i)):
-                list.__setitem__(x, i, _plain(found))
+            if _is_left(item := list.__getitem__(x, i)):
+                list.__setitem__(x, i, _plain(item))
     elif isinstance(x, collections.deque):
-        for i, found in enumerate(tuple(x)):
-            if _is_left(found):
-                x[i] = _plain(found)
+        for i, item in enumerate(tuple(x)):
+            if _is_left(item):
+                x[i] = _plain(item)
     elif isinstance(x, dict):
         _settle_in_mapping(x)
     elif type(x) is types.CellType:
@@ -97,9 +97,9 @@ def _settle_in(x: object) -> None:
 
 
 def _settle_in_mapping(x: dict[object, object]) -> None:
-    for key, found in tuple(dict.items(x)):
-        if _is_left(found):
-            dict.__setitem__(x, key, _plain(found))
+    for key, item in tuple(dict.items(x)):
+        if _is_left(item):
+            dict.__setitem__(x, key, _plain(item))
 
 
 settle_hook.set(settle)

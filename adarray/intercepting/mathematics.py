@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray, weakened
-from adarray.core.escaping import kept
+from adarray.core.escaping import note_number
 from adarray.core.protocol import concrete, followed, plain
 from adarray.core.refusals import leaves_graph
 
@@ -164,7 +164,7 @@ def _float(*args: Any) -> Any:
             raise leaves_graph("float of a complex number", "take its real part, x.real")
         x = args[0]
         whole = x._x is not None and x._x.weak and x.dtype.kind not in "fc"  # a Python int
-        return kept(weakened(x.astype(float)) if whole else as_number(x))
+        return note_number(weakened(x.astype(float)) if whole else as_number(x))
     return float(*plain(args))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scope import CLIENTS, KEPT, client_of, package_of
+from adarray.base.scope import CLIENTS, UNINTERCEPTED, client_of, package_of
 from adarray.base.transformed import Transformed
 from adarray.core.loads import names_for, redirect_uses
 from adarray.core.reaching import Reached, reach
@@ -96,7 +96,9 @@ def rebind(
     with _lock:
         if now != _last.get(packages):
             modules = dict(sys.modules)
-            kept = KEPT | _compiled_packages(modules) if packages is None else KEPT
+            kept = (
+                UNINTERCEPTED | _compiled_packages(modules) if packages is None else UNINTERCEPTED
+            )
             for name, module in modules.items():
                 package = package_of(name)
                 if package in kept or not (packages is None or package in packages):

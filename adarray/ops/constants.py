@@ -79,7 +79,7 @@ def _about_memory(function: Any, a: Any, b: Any, max_work: Any) -> bool:
     """Answer whether two arrays share memory; nothing that `jit` records can."""
     mode = MODE.get()
     if mode is not None and mode.recorder is not None:
-        mode.recorder.asked_for_memory(function)
+        mode.recorder.refuse_memory(function)
     return bool(function(_as_passed(a), _as_passed(b), max_work))
 
 
@@ -97,8 +97,8 @@ def _as_passed(x: Any) -> Any:
     peers = root._x.peers if root._x is not None else None
     if peers is None:
         return plain(x)
-    given = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "array", root._v))
-    return given if x is root or x._x is None else replay(given, x._x.steps)
+    value = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "array", root._v))
+    return value if x is root or x._x is None else replay(value, x._x.steps)
 
 
 # Piecewise constant: the derivative is zero wherever it exists.

@@ -29,7 +29,7 @@ from adarray.errors import BackendError
 from adarray.runtime import CompiledPlan, CompilingEngine
 
 # The stand-in is an array library, as CuPy is: its code is nobody's that is transformed.
-scope.KEPT = scope.KEPT | {"device", "loop_interpreter", "plan_runner"}
+scope.UNINTERCEPTED = scope.UNINTERCEPTED | {"device", "loop_interpreter", "plan_runner"}
 
 
 class OutOfMemoryError(Exception):

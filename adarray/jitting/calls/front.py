@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from adarray.arrays.adarray import ADArray
-from adarray.backend import chosen, made_engine
+from adarray.backend import chosen, new_engine
 from adarray.base import telling
 from adarray.base.aliasing import shares_memory
 from adarray.base.engines import BaseEngine
@@ -391,7 +391,7 @@ def default_engine() -> BaseEngine | None:
     reason = ""
     for name in ("openmp", "serial"):
         try:
-            return made_engine(name, {})
+            return new_engine(name, {})
         except BackendError as error:
             reason = str(error)
     say(f"jit: nothing compiles here: {reason}; operations run one by one with NumPy")

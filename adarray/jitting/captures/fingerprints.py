@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scope import KEPT, package_of
+from adarray.base.scope import UNINTERCEPTED, package_of
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.keys import Same, value_key
 
@@ -104,7 +104,9 @@ def _rule_of(cls: type) -> tuple[bool, Rule | None]:
             return True, _rules[base]
         name = package_of(base.__module__), base.__qualname__
         # A class that a user derived from an immutable one may add to it.
-        if name in _named and (_named[name] is not None or package_of(cls.__module__) in KEPT):
+        if name in _named and (
+            _named[name] is not None or package_of(cls.__module__) in UNINTERCEPTED
+        ):
             return True, _named[name]
     return False, None
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scope import KEPT, package_of
+from adarray.base.scope import UNINTERCEPTED, package_of
 from adarray.base.transformed import Transformed
 from adarray.core.trace import Handle
 from adarray.custom import REGISTERED
@@ -166,7 +166,7 @@ def _holds_functions(f: Any) -> bool:
 
 def is_library(module: Any) -> bool:
     """Whether a module is not the user's: its state is not looked at."""
-    return package_of(module) in KEPT
+    return package_of(module) in UNINTERCEPTED
 
 
 def is_ours(module: Any) -> bool:

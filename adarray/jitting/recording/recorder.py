@@ -301,14 +301,14 @@ class Recorder(BaseEngine):
             return made[0]
         return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
 
-    def made(self, function: Any, args: Any, symbol: Symbol) -> None:
+    def host_object(self, function: Any, args: Any, symbol: Symbol) -> None:
         """Record a call in Python that makes something that is no array."""
         place = _place()
         call = Call(None, function, args, {}, (symbol,), True, place)
         outcome = ((symbol.shape, symbol.dtype),)
         self.recording.events.append(Guard("call", None, outcome, place, call))
 
-    def asked_for_memory(self, function: Any) -> None:
+    def refuse_memory(self, function: Any) -> None:
         """Refuse a question of the user's code that compiled code has another answer to."""
         raise UntraceableError(
             f"jit: {function.__name__} asks about memory, and compiled code computes in other "

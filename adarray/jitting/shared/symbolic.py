@@ -20,7 +20,7 @@ from adarray.base.aval import PLAIN, Symbolic
 from adarray.base.engines import TracingEngine
 from adarray.base.errors import RefusalError
 from adarray.base.recording import Symbol
-from adarray.base.scope import KEPT, STORES, package_of
+from adarray.base.scope import STORES, UNINTERCEPTED, package_of
 from adarray.core.inplace import sync_if_view
 from adarray.core.texts import is_shown_only
 from adarray.core.trace import Handle
@@ -257,7 +257,7 @@ def _by() -> str:
     frame, by = sys._getframe(2), ""
     while frame is not None:
         package = package_of(frame.f_globals.get("__name__"))
-        if package not in KEPT:
+        if package not in UNINTERCEPTED:
             return f"{by} (file {frame.f_code.co_filename}, line {frame.f_lineno})"
         if package != "adarray":
             by = f" by {frame.f_code.co_name} of {package}"

@@ -15,7 +15,7 @@ from adarray.base.engines import AheadCompiler, BaseEngine, CompiledPlan, Compil
 from adarray.base.errors import BackendError, CompileError
 from adarray.base.op import Op
 from adarray.base.recording import Call, Symbol
-from adarray.base.scope import KEPT, outside, package_of
+from adarray.base.scope import UNINTERCEPTED, outside, package_of
 from adarray.base.spans import span
 from adarray.base.telling import SILENT, Progress, Watch, detail
 from adarray.compiler.ir.interpret import Interpreted
@@ -82,7 +82,7 @@ class Draft:
         """Take in what was compiled."""
         self.executable = executable
         self.run = executable.run
-        if package_of(type(executable).__module__) not in KEPT:
+        if package_of(type(executable).__module__) not in UNINTERCEPTED:
             self.run = outside(self.run)  # somebody's code, which is never intercepted
         self.seconds["compile"] = seconds
 

@@ -423,7 +423,7 @@ def test_a_machine_without_a_compiling_backend_is_told_so(monkeypatch: pytest.Mo
     front.default_engine.cache_clear()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(front, "made_engine", missing)
+            patch.setattr(front, "new_engine", missing)
             contextvars.Context().run(calls)  # outside of the block that tests here run in
     finally:
         front.default_engine.cache_clear()
