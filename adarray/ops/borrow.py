@@ -67,7 +67,7 @@ class Converter:
 
     def __init__(self, *arrays: Any) -> None:
         self.scalar_input = tuple(np.isscalar(a) for a in arrays)
-        self._given = arrays
+        self._args = arrays
         self._arrays = tuple(creation.asanyarray(a) for a in arrays)
 
     def __iter__(self) -> Iterator[Any]:
@@ -89,7 +89,7 @@ class Converter:
         if pyscalars == "convert":
             return self._arrays
         return tuple(
-            x if is_python_number(x) else a for x, a in zip(self._given, self._arrays, strict=True)
+            x if is_python_number(x) else a for x, a in zip(self._args, self._arrays, strict=True)
         )
 
     def result_type(
@@ -114,10 +114,10 @@ def _allocator(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def allocate(*args: Any, **kwargs: Any) -> Any:
-        made = function(*args, **kwargs)
-        if isinstance(made, Handle) or made.dtype.kind not in "fc":
-            return made
-        return Handle.array_class(made)
+        out = function(*args, **kwargs)
+        if isinstance(out, Handle) or out.dtype.kind not in "fc":
+            return out
+        return Handle.array_class(out)
 
     return allocate
 
@@ -127,9 +127,9 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **kw
     if not creation.holds(fill_value):
         return _allocator(np.full)(shape, fill_value, dtype, order, **kwargs)
     value = creation.asarray(fill_value)
-    made = Handle.array_class(np.empty(shape, value.dtype if dtype is None else dtype, order))
-    made[...] = value  # type: ignore[index]
-    return made
+    out = Handle.array_class(np.empty(shape, value.dtype if dtype is None else dtype, order))
+    out[...] = value  # type: ignore[index]
+    return out
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,28 +163,30 @@ class _Ndarray(metaclass=_LikeNdarray):
 
 def _replacements() -> dict[int, Any]:
     """Return what stands for NumPy's functions in borrowed bodies, by identity."""
-    made: dict[int, Any] = {
+    replacements: dict[int, Any] = {
         id(getattr(np, name)): function for name, function in creation.CREATION.items()
     }
     for name in ("zeros", "empty", "ones", "zeros_like", "empty_like", "ones_like"):
         # What empty memory holds would be a constant of a recording, another one in each.
         make: Any = getattr(np, name.replace("empty", "zeros"))
-        made[id(getattr(np, name))] = _allocator(make)
-    made[id(np.full)] = _full
+        replacements[id(getattr(np, name))] = _allocator(make)
+    replacements[id(np.full)] = _full
     function: Any
     for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
-        made[id(function)] = _each(function)
+        replacements[id(function)] = _each(function)
     for function in (np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack):
-        made[id(function)] = _joiner(function)
+        replacements[id(function)] = _joiner(function)
     # np.block calls the undispatched function.
-    made[id(getattr(np.concatenate, "__wrapped__", None))] = made[id(np.concatenate)]
-    made[id(np.broadcast)] = lambda *arrays: np.broadcast(*map(plain, arrays))
-    made[id(np.r_)], made[id(np.c_)] = creation.r_, creation.c_
-    made[id(np.ndarray)] = _Ndarray
+    replacements[id(getattr(np.concatenate, "__wrapped__", None))] = replacements[
+        id(np.concatenate)
+    ]
+    replacements[id(np.broadcast)] = lambda *arrays: np.broadcast(*map(plain, arrays))
+    replacements[id(np.r_)], replacements[id(np.c_)] = creation.r_, creation.c_
+    replacements[id(np.ndarray)] = _Ndarray
     converter = getattr(np._core._multiarray_umath, "_array_converter", None)  # type: ignore[attr-defined]
     if converter is not None:
-        made[id(converter)] = Converter
-    return made
+        replacements[id(converter)] = Converter
+    return replacements
 
 
 _REPLACEMENTS = _replacements()
@@ -227,20 +229,20 @@ def replaced(value: Any) -> Any:
 
 def over_adarrays(function: types.FunctionType) -> types.FunctionType:
     """Return a Python function of NumPy's such that ADArrays pass through it."""
-    made = _BORROWED.get(function)
-    if made is None:
+    clone = _BORROWED.get(function)
+    if clone is None:
         space = function.__globals__
         overlay = _OVERLAYS.setdefault(id(space), Overlay(space))
-        made = types.FunctionType(
+        clone = types.FunctionType(
             function.__code__,
             overlay,
             function.__name__,
             function.__defaults__,
             function.__closure__,
         )
-        made.__kwdefaults__ = function.__kwdefaults__
-        made = _BORROWED.setdefault(function, made)
-    return made
+        clone.__kwdefaults__ = function.__kwdefaults__
+        clone = _BORROWED.setdefault(function, clone)
+    return clone
 
 
 def _entered(x: Any, name: str = "") -> Any:

@@ -30,25 +30,25 @@ def ndarray(
     if not isinstance(buffer, Handle):
         return np.ndarray(shape, dtype, buffer, offset, strides, order)
     memory = concrete(sync_if_view(buffer))
-    made = np.ndarray(shape, dtype, np.asarray(memory), offset, strides, order)  # its errors
+    plain = np.ndarray(shape, dtype, np.asarray(memory), offset, strides, order)  # its errors
     flat: Any = buffer
     if memory.ndim != 1:
         flat = (flat if memory.flags.c_contiguous else flat.T).reshape(-1)
-    if made.dtype != memory.dtype:
-        flat = flat.view(made.dtype)
-    size = made.itemsize
+    if plain.dtype != memory.dtype:
+        flat = flat.view(plain.dtype)
+    size = plain.itemsize
     first, offcut = divmod(offset, size)
     if offcut:
         raise leaves_graph(
             f"ndarray: offset={offset} with elements of {size} bytes", "begin at an element"
         )
-    if made.flags.c_contiguous:
-        return flat[first : first + made.size].reshape(made.shape)
-    if made.flags.f_contiguous:
-        return flat[first : first + made.size].reshape(made.shape[::-1]).T
-    if made.ndim == 1 and made.strides[0] and made.strides[0] % size == 0:
-        step = made.strides[0] // size
-        end = first + step * made.size
+    if plain.flags.c_contiguous:
+        return flat[first : first + plain.size].reshape(plain.shape)
+    if plain.flags.f_contiguous:
+        return flat[first : first + plain.size].reshape(plain.shape[::-1]).T
+    if plain.ndim == 1 and plain.strides[0] and plain.strides[0] % size == 0:
+        step = plain.strides[0] // size
+        end = first + step * plain.size
         return flat[first : end if end >= 0 else None : step]
     raise leaves_graph(
         f"ndarray: strides={strides}", "take a slice of the array in place of its memory"

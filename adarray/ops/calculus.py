@@ -33,13 +33,13 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> A
     np.gradient(*plain((f, *varargs)), axis=axis, edge_order=edge_order)  # NumPy's errors
     axes = normalized_axes(axis, np.ndim(f))
     steps = varargs if len(varargs) == len(axes) else varargs * len(axes)
-    made = []
+    gradients = []
     for at, h in zip(axes, steps, strict=True):
         if traced(h) and np.ndim(plain(h)):
-            made.append(_uneven_gradient(f, h, at, edge_order))
+            gradients.append(_uneven_gradient(f, h, at, edge_order))
         else:
-            made.append(numpys(f, h, axis=at, edge_order=edge_order))
-    return made[0] if len(axes) == 1 else tuple(made)
+            gradients.append(numpys(f, h, axis=at, edge_order=edge_order))
+    return gradients[0] if len(axes) == 1 else tuple(gradients)
 
 
 def _uneven_gradient(f: Any, x: Any, axis: int, edge_order: int) -> Any:

@@ -38,8 +38,8 @@ def in_order(r: Any, order: Any = "C") -> Any:
     flags = r._v.flags
     if flags.c_contiguous if order == "C" else flags.f_contiguous:
         return r
-    made: Any = r
-    return np.copy(made, order=order)
+    out: Any = r
+    return np.copy(out, order=order)
 
 
 def arrayed(x: Any) -> Any:
@@ -66,8 +66,8 @@ def zeros_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def zero_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return `zeros_beside`, a scalar where there are no axes."""
-    made = zeros_beside(x, shape, dtype)
-    return made if shape else made[()]
+    zeros = zeros_beside(x, shape, dtype)
+    return zeros if shape else zeros[()]
 
 
 def weighted(t: Any, weights: Any) -> Any:
@@ -117,8 +117,8 @@ class Placed:
         beside = plain_value(self.g)
         if BATCHED and type(beside) not in BATCHED:  # an index of members places what all have
             beside = first_of_many(self.index, beside)
-        made = zeros_beside(beside, self.aval.shape, self.aval.dtype)
-        return type(self.g)(made) if isinstance(self.g, Handle) else made
+        zeros = zeros_beside(beside, self.aval.shape, self.aval.dtype)
+        return type(self.g)(zeros) if isinstance(self.g, Handle) else zeros
 
     def add_to(self, total: Any) -> Any:
         """Add the region into `total`, in place, and return it."""
@@ -206,15 +206,15 @@ def composite_if_traced(*functions: Callable[..., Any]) -> Callable[[Callable[..
             def either(*args: Any, **kwargs: Any) -> Any:
                 if traced(args) or traced(kwargs):
                     return body(*args, **kwargs)
-                given = plain
+                convert = plain
                 if function.__name__ in _APPLYING:
                     if followed(args) or followed(kwargs):
                         return body(*args, **kwargs)
-                    given = lent  # the user's functions may write into it
+                    convert = lent  # the user's functions may write into it
                 out = args[at] if len(args) > at else kwargs.pop("out", None)
                 args = tuple(None if i == at else x for i, x in enumerate(args))
-                values = given(args)
-                r = function(*values, **given(kwargs))
+                values = convert(args)
+                r = function(*values, **convert(kwargs))
                 for x, v in zip(args, values, strict=True):
                     if r is v and isinstance(x, Handle):  # as by nan_to_num with copy=False
                         return x

@@ -317,8 +317,8 @@ def _einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: An
         expected = np.einsum(*plain(operands), **plain(kwargs))
     if not isinstance(operands[0], str):
         operands = _from_sublists(operands)
-    subscripts, *given = operands
-    arrays = [a if hasattr(a, "ndim") else creation.asarray(a) for a in given]
+    subscripts, *tensors = operands
+    arrays = [a if hasattr(a, "ndim") else creation.asarray(a) for a in tensors]
     text = _explicit(subscripts, arrays)
     if kwargs:
         dtype = kwargs.get("dtype")
@@ -364,14 +364,14 @@ def _along_path(text: str, arrays: list[Any], optimize: Any) -> Any:
     terms, arrays = left.split(","), list(arrays)
     for step, indices in enumerate(path):
         chosen = sorted(indices, reverse=True)
-        taken = [(terms.pop(i), arrays.pop(i)) for i in chosen]
+        operands = [(terms.pop(i), arrays.pop(i)) for i in chosen]
         wanted = set(right).union(*terms)
-        letters = dict.fromkeys("".join(term for term, _ in taken))
+        letters = dict.fromkeys("".join(term for term, _ in operands))
         last = step == len(path) - 1
-        made = right if last else "".join(c for c in letters if c in wanted)
-        pair = ",".join(term for term, _ in taken) + "->" + made
-        terms.append(made)
-        arrays.append(apply_einsum(pair, [x for _, x in taken]))
+        result = right if last else "".join(c for c in letters if c in wanted)
+        pair = ",".join(term for term, _ in operands) + "->" + result
+        terms.append(result)
+        arrays.append(apply_einsum(pair, [x for _, x in operands]))
     return arrays[0]
 
 

@@ -118,8 +118,8 @@ def seen(obj: Any) -> Any:
     v = cast(Any, v)
     if v.shape != () or v.dtype.kind not in "biuf":
         return obj
-    found: Any = float(v) if v.dtype.kind == "f" else operator.index(v)
-    return found if is_weak(obj) else v.dtype.type(found)
+    number: Any = float(v) if v.dtype.kind == "f" else operator.index(v)
+    return number if is_weak(obj) else v.dtype.type(number)
 
 
 def _any_followed(obj: Any) -> bool:
@@ -300,8 +300,8 @@ def asanyarray(
     """As `numpy.asanyarray`; an ADArray if one is anywhere in `a`."""
     if not _takes_part(a, dtype, like):
         # NumPy 2.0 has neither of the two keywords.
-        given: Any = {k: v for k, v in (("device", device), ("copy", copy)) if v is not None}
-        return np.asanyarray(a, dtype, order, **given, **_like(like))
+        options: Any = {k: v for k, v in (("device", device), ("copy", copy)) if v is not None}
+        return np.asanyarray(a, dtype, order, **options, **_like(like))
     _device(device)
     if not holds(a):
         return _like_ours(np.asarray(a, dtype, order, copy=copy), a, "asanyarray")

@@ -87,8 +87,8 @@ def _cholesky_tangent(t: Any, out: Any, a: Any, upper: bool = False) -> Any:
 def positive_definite(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Return random symmetric matrices, shape (..., n, n), that stay definite when moved."""
     x = rng.normal(size=shape)
-    made: np.ndarray = np.matmul(x, np.swapaxes(x, -1, -2)) + shape[-1] * np.eye(shape[-1])
-    return made
+    out: np.ndarray = np.matmul(x, np.swapaxes(x, -1, -2)) + shape[-1] * np.eye(shape[-1])
+    return out
 
 
 register(
@@ -371,7 +371,7 @@ def _svd(g: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
     return conjugate_of(ct)
 
 
-def _turned(t: Any, basis: Any, inner: Any, across: Any, k: int) -> Any:
+def _vectors_tangent(t: Any, basis: Any, inner: Any, across: Any, k: int) -> Any:
     """Return the tangent of singular vectors: turned by `inner`, moved by `across`."""
     first, rest = basis[..., :k], basis[..., k:]
     moved = np.matmul(first, inner)
@@ -414,8 +414,8 @@ def _svd_tangent(t: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
     if a.shape[-1] > k:
         pairs.check_columns(left - np.matmul(v1, adjoint(p)))
         across_v = left * pairs.by_size[..., None, :]
-    tu = _turned(t, u, symmetric + skew, across_u, k)
-    tv = _turned(t, v, symmetric - skew, across_v, k)
+    tu = _vectors_tangent(t, u, symmetric + skew, across_u, k)
+    tv = _vectors_tangent(t, v, symmetric - skew, across_v, k)
     return tu, np.real(diagonal(p)), adjoint(tv)
 
 

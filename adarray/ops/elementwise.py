@@ -74,8 +74,8 @@ def _log(x: Any) -> Any:
     if isinstance(x, (int, float)) and not isinstance(x, np.generic):
         return float(np.log(x))
     if isinstance(x, ADArray) and x._x is not None and x._x.weak:
-        made: Any = np.log(x)
-        return weakened(made)
+        out: Any = np.log(x)
+        return weakened(out)
     return np.log(x)
 
 
@@ -105,8 +105,8 @@ power = pointwise(
 @composite(np.float_power)
 def _float_power(x1: Any, x2: Any, /) -> Any:
     """``np.float_power``: the power in float64 at least."""
-    given = (x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype for x in (x1, x2))
-    dtype = np.result_type(np.float64, *given)
+    dtypes = (x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype for x in (x1, x2))
+    dtype = np.result_type(np.float64, *dtypes)
     return np.power(_in_dtype(x1, dtype), _in_dtype(x2, dtype))
 
 

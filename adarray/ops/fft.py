@@ -87,7 +87,7 @@ def _samples(kind: str) -> Callable[[np.random.Generator], list[Sample]]:
             x = rng.normal(size=shape)
             return x if kind == "real" else x + 1j * rng.normal(size=shape)
 
-        made = [
+        samples = [
             s(make(6)),
             s(make(5), norm="ortho"),
             s(make(2, 4), n=7, norm="forward"),
@@ -96,8 +96,8 @@ def _samples(kind: str) -> Callable[[np.random.Generator], list[Sample]]:
             s(make(2)),
         ]
         if kind == "complex":  # of real numbers, too
-            made += [s(rng.normal(size=5)), s(rng.normal(size=(2, 3)), n=1)]
-        return made
+            samples += [s(rng.normal(size=5)), s(rng.normal(size=(2, 3)), n=1)]
+        return samples
 
     return samples
 

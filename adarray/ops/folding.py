@@ -60,8 +60,8 @@ def general(
     names = [part.split("=")[0].strip() for part in signature.split(",")]
     operands = tuple(n for n in names if n in _OPERANDS)
 
-    def _evaluate(a: Any, *given: Any, **params: Any) -> Any:
-        named = zip(operands[1:], given, strict=True)
+    def _evaluate(a: Any, *args: Any, **params: Any) -> Any:
+        named = zip(operands[1:], args, strict=True)
         params.update((n, v) for n, v in named if v is not (True if n == "where" else None))
         return function(a, **params)
 

@@ -27,8 +27,8 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
         kind = creation.asarray(condition).dtype
         if kind.type is not np.bool_:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    given = (*choicelist, default)
-    choices = [x if is_python_number(x) else creation.asarray(x) for x in given]
+    values = (*choicelist, default)
+    choices = [x if is_python_number(x) else creation.asarray(x) for x in values]
     dtype = np.result_type(*choices)
     for x in choices[:-1]:  # NumPy's error: it writes them into an array of the common dtype
         if np.ndim(x) == 0 and not np.can_cast(np.result_type(plain(x)), dtype, "same_kind"):
@@ -46,12 +46,12 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 @composite_if_traced(np.choose)
 def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     """Gather from the stacked choices; NumPy checks the indices and their modes."""
-    given = [c if is_python_number(c) else creation.asanyarray(c) for c in choices]
-    dtype = np.result_type(*given)  # Python numbers yield to arrays
+    values = [c if is_python_number(c) else creation.asanyarray(c) for c in choices]
+    dtype = np.result_type(*values)  # Python numbers yield to arrays
     arrays = [
         creation.asarray(c, dtype) if is_python_number(c)
         else c if c.dtype == dtype else np.astype(c, dtype)
-        for c in given
+        for c in values
     ]  # fmt: skip
     a = plain_array(a)
     shape = np.broadcast_shapes(a.shape, *(c.shape for c in arrays))
@@ -91,8 +91,8 @@ class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
         rows = [func(*row) for row in zip(*columns, strict=True)]
         if size == 0:
             many = len(otypes) > 1
-            made = tuple(np.empty(shape, t) for t in otypes)
-            return made if many else made[0]
+            outputs = tuple(np.empty(shape, t) for t in otypes)
+            return outputs if many else outputs[0]
         if not isinstance(rows[0], tuple):
             return self._output(rows, 0, shape)
         return tuple(
@@ -103,8 +103,8 @@ class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
         """Return output `k` from the results of all calls, in the dtype of the first."""
         otypes = self.otypes
         dtype = otypes[k] if otypes else creation.asarray(results[0]).dtype
-        made = creation.array(results, dtype=dtype)
-        return np.reshape(made, shape) if shape else made[0]
+        output = creation.array(results, dtype=dtype)
+        return np.reshape(output, shape) if shape else output[0]
 
 
 def _elements(a: Any) -> list[Any]:

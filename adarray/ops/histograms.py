@@ -96,10 +96,10 @@ def _edges(a: Any, bins: Any, limits: Any, known: Any) -> Any:
 def _places(values: Any, edges: Any) -> Any:
     """Return the bin of each value, and the number of bins for those in none."""
     n = len(edges) - 1
-    found = np.searchsorted(edges, values, side="right") - 1
-    found[values == edges[-1]] = n - 1
+    bins = np.searchsorted(edges, values, side="right") - 1
+    bins[values == edges[-1]] = n - 1
     # NaN is sorted behind everything.
-    return np.where((found < 0) | (found >= n), n, found)
+    return np.where((bins < 0) | (bins >= n), n, bins)
 
 
 # -- one axis ------------------------------------------------------------------------------------

@@ -82,28 +82,28 @@ def _stack(
 
 @composite(np.atleast_1d)
 def _atleast_1d(*arrays: Any) -> Any:
-    made = tuple(a if a.ndim >= 1 else np.reshape(a, (1,)) for a in _as_arrays(arrays))
-    return made[0] if len(made) == 1 else made
+    out = tuple(a if a.ndim >= 1 else np.reshape(a, (1,)) for a in _as_arrays(arrays))
+    return out[0] if len(out) == 1 else out
 
 
 @composite(np.atleast_2d)
 def _atleast_2d(*arrays: Any) -> Any:
-    made = tuple(
+    out = tuple(
         a if a.ndim >= 2 else np.reshape(a, (1, 1) if a.ndim == 0 else (1, a.shape[0]))
         for a in _as_arrays(arrays)
     )
-    return made[0] if len(made) == 1 else made
+    return out[0] if len(out) == 1 else out
 
 
 @composite(np.atleast_3d)
 def _atleast_3d(*arrays: Any) -> Any:
-    made = tuple(
+    out = tuple(
         a
         if a.ndim >= 3
         else np.reshape(a, {0: (1, 1, 1), 1: (1, a.size, 1), 2: (*a.shape, 1)}[a.ndim])
         for a in _as_arrays(arrays)
     )
-    return made[0] if len(made) == 1 else made
+    return out[0] if len(out) == 1 else out
 
 
 @composite(np.vstack)

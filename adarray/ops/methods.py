@@ -56,8 +56,8 @@ def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> N
     """Set the flags of the values' memory, as the ndarray method does."""
     if not _is_view(a) and a._frozen and write is not None:
         move(a, a.copy())
-    given = {"write": write, "align": align, "uic": uic}
-    a._v.setflags(**{k: v for k, v in given.items() if v is not None})
+    flags = {"write": write, "align": align, "uic": uic}
+    a._v.setflags(**{k: v for k, v in flags.items() if v is not None})
 
 
 def _view(a: Any, dtype: Any) -> Any:
@@ -109,8 +109,8 @@ def byteswap(a: Any, inplace: bool = False) -> Any:
     """Return the values with the order of their bytes swapped; of untraced arrays."""
     if followed(a):
         raise leaves_graph("byteswap", _RAW)
-    made = type(a)(sync_if_view(a)._v.byteswap())
-    return assign(a, made) if inplace else made
+    swapped = type(a)(sync_if_view(a)._v.byteswap())
+    return assign(a, swapped) if inplace else swapped
 
 
 def getfield(a: Any, dtype: Any, offset: int = 0) -> Any:

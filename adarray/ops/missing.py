@@ -63,10 +63,12 @@ def _initial_where(x: np.ndarray) -> Any:
     return s(x, axis=1, keepdims=True, initial=np.float64(-0.2), where=MASK)
 
 
-_given = _samples(_where, _initial, _initial_where)
-nansum = general("nansum", np.nansum, SUM, sum_rules(skip=True), samples=_given, dispatched=True)
+_sum_samples = _samples(_where, _initial, _initial_where)
+nansum = general(
+    "nansum", np.nansum, SUM, sum_rules(skip=True), samples=_sum_samples, dispatched=True
+)
 nanprod = general(
-    "nanprod", np.nanprod, SUM, prod_rules(skip=True), samples=_given, dispatched=True,
+    "nanprod", np.nanprod, SUM, prod_rules(skip=True), samples=_sum_samples, dispatched=True,
     note="exact where elements are 0",
 )  # fmt: skip
 nanmean = general(

@@ -38,14 +38,14 @@ _PARAMS = ("stride", "padding", "dilation", "groups")
 _ARRAY = (Handle, np.ndarray, np.generic)
 
 
-def _operands(name: str, *given: Any) -> tuple[Any, ...]:
+def _operands(name: str, *args: Any) -> tuple[Any, ...]:
     """Return the operands as arrays of numbers."""
-    made = tuple(x if isinstance(x, _ARRAY) or type(x) in KINDS else asarray(x) for x in given)
-    for i, x in enumerate(made):
+    operands = tuple(x if isinstance(x, _ARRAY) or type(x) in KINDS else asarray(x) for x in args)
+    for i, x in enumerate(operands):
         refuse_subclass(x, name)
         if x.dtype.kind not in "biufc":
             raise DTypeError(f"{name}: operand {i} has dtype {x.dtype}; pass an array of numbers")
-    return made
+    return operands
 
 
 def _applied(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -218,8 +218,8 @@ def _computed(
     a, b = arrayed(a), arrayed(b)
     if is_device(a) or is_device(b):
         library = (a if is_device(a) else b).library
-        made = library.compute(op, (a, b), params)
-        return plain(a, b, geometry) if made is NotImplemented else made
+        out = library.compute(op, (a, b), params)
+        return plain(a, b, geometry) if out is NotImplemented else out
     return blocked(np.asarray(a), np.asarray(b), geometry)
 
 
@@ -263,18 +263,18 @@ def _reads(mask: int) -> tuple[bool, ...]:
     return False, bool(mask & 2), bool(mask & 1)
 
 
-def _of(x: Any, w: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _of(x: Any, w: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a convolution, whatever way they were given."""
-    settings = (given.get(n, d) for n, d in windows.DEFAULTS)
+    settings = (params.get(n, d) for n, d in windows.DEFAULTS)
     return geometry_of("conv2d", x.shape, w.shape, *settings).params()
 
 
-def _conv2d_vjp_x(g: Any, out: Any, x: Any, w: Any, **given: Any) -> Any:
-    return run(_conv2d_input, g, w, size=x.shape[2:], **_of(x, w, given))
+def _conv2d_vjp_x(g: Any, out: Any, x: Any, w: Any, **params: Any) -> Any:
+    return run(_conv2d_input, g, w, size=x.shape[2:], **_of(x, w, params))
 
 
-def _conv2d_vjp_w(g: Any, out: Any, x: Any, w: Any, **given: Any) -> Any:
-    return run(_conv2d_weight, x, g, window=w.shape[2:], **_of(x, w, given))
+def _conv2d_vjp_w(g: Any, out: Any, x: Any, w: Any, **params: Any) -> Any:
+    return run(_conv2d_weight, x, g, window=w.shape[2:], **_of(x, w, params))
 
 
 def _samples(rng: np.random.Generator) -> list[Any]:
@@ -297,8 +297,8 @@ def _images(call: Call) -> Any:
     """Convolve the images of all members as one batch of images, where they share the window."""
     if call.has(call.values[0]) and call.only(0):
         x = call.full(0)
-        made = call.run(np.reshape(x, (-1, *x.shape[2:])), call.values[1], **call.params)
-        return np.reshape(made, (*x.shape[:2], *made.shape[1:]))
+        out = call.run(np.reshape(x, (-1, *x.shape[2:])), call.values[1], **call.params)
+        return np.reshape(out, (*x.shape[:2], *out.shape[1:]))
     return members(call)
 
 
@@ -308,9 +308,9 @@ def _windows(call: Call) -> Any:
     if not (call.has(w) and call.only(1) and groups == 1):
         return _images(call)
     full = call.full(1)
-    made = call.run(call.values[0], np.reshape(full, (-1, *full.shape[2:])), **call.params)
-    shape = (made.shape[0], *full.shape[:2], *made.shape[2:])
-    return np.moveaxis(np.reshape(made, shape), 1, 0)
+    out = call.run(call.values[0], np.reshape(full, (-1, *full.shape[2:])), **call.params)
+    shape = (out.shape[0], *full.shape[:2], *out.shape[2:])
+    return np.moveaxis(np.reshape(out, shape), 1, 0)
 
 
 def _registered(
@@ -341,12 +341,12 @@ _conv2d = _registered(
 )
 
 
-def _input_vjp_g(ct: Any, out: Any, g: Any, w: Any, size: Any, **given: Any) -> Any:
-    return run(_conv2d, ct, w, **_of(ct, w, given))
+def _input_vjp_g(ct: Any, out: Any, g: Any, w: Any, size: Any, **params: Any) -> Any:
+    return run(_conv2d, ct, w, **_of(ct, w, params))
 
 
-def _input_vjp_w(ct: Any, out: Any, g: Any, w: Any, size: Any, **given: Any) -> Any:
-    return run(_conv2d_weight, ct, g, window=w.shape[2:], **_of(ct, w, given))
+def _input_vjp_w(ct: Any, out: Any, g: Any, w: Any, size: Any, **params: Any) -> Any:
+    return run(_conv2d_weight, ct, g, window=w.shape[2:], **_of(ct, w, params))
 
 
 _conv2d_input = _registered(
@@ -364,12 +364,12 @@ _conv2d_input = _registered(
 )
 
 
-def _weight_vjp_x(ct: Any, out: Any, x: Any, g: Any, window: Any, **given: Any) -> Any:
-    return run(_conv2d_input, g, ct, size=x.shape[2:], **_of(x, ct, given))
+def _weight_vjp_x(ct: Any, out: Any, x: Any, g: Any, window: Any, **params: Any) -> Any:
+    return run(_conv2d_input, g, ct, size=x.shape[2:], **_of(x, ct, params))
 
 
-def _weight_vjp_g(ct: Any, out: Any, x: Any, g: Any, window: Any, **given: Any) -> Any:
-    return run(_conv2d, x, ct, **_of(x, ct, given))
+def _weight_vjp_g(ct: Any, out: Any, x: Any, g: Any, window: Any, **params: Any) -> Any:
+    return run(_conv2d, x, ct, **_of(x, ct, params))
 
 
 _conv2d_weight = _registered(

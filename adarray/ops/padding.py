@@ -22,8 +22,8 @@ _GATHERED = ("edge", "wrap", "reflect", "symmetric")
 def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     """Return ``(before, after)`` of each axis."""
     if isinstance(pad_width, dict):
-        given: list[Any] = [pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim)]
-        return [(w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in given]
+        widths: list[Any] = [pad_width.get(i, pad_width.get(i - ndim, 0)) for i in range(ndim)]
+        return [(w, w) if isinstance(w, int) else (int(w[0]), int(w[1])) for w in widths]
     return [(int(a), int(b)) for a, b in np.broadcast_to(np.asarray(pad_width), (ndim, 2))]
 
 

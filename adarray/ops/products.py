@@ -177,8 +177,8 @@ def _cross(
         first, second = a[..., 1] * b[..., 2], -(a[..., 0] * b[..., 2])
     else:
         first, second = -(a[..., 2] * b[..., 1]), a[..., 2] * b[..., 0]
-    made = np.stack([first, second, last], axis=-1)
-    return np.moveaxis(made, -1, normalize_axis_index(axisc, made.ndim, "axisc"))
+    out = np.stack([first, second, last], axis=-1)
+    return np.moveaxis(out, -1, normalize_axis_index(axisc, out.ndim, "axisc"))
 
 
 @composite_if_traced(np.linalg.cross)

@@ -46,8 +46,8 @@ def _pinv(
 ) -> Any:
     if hermitian:
         a = _read(a)
-    kept = _kept(a, rcond, rtol)
-    ct = _constant_rank(g, out, a) if kept is None else _Cut(a, kept).pullback(g)
+    above = _above_cutoff(a, rcond, rtol)
+    ct = _constant_rank(g, out, a) if above is None else _Cut(a, above).pullback(g)
     return folded(ct, "L") if hermitian else ct
 
 
@@ -61,8 +61,8 @@ def _pinv_tangent(
 ) -> Any:
     if hermitian:
         a, t = _read(a), _read(t)
-    kept = _kept(a, rcond, rtol)
-    return _constant_rank_tangent(t, out, a) if kept is None else _Cut(a, kept).tangent(t)
+    above = _above_cutoff(a, rcond, rtol)
+    return _constant_rank_tangent(t, out, a) if above is None else _Cut(a, above).tangent(t)
 
 
 def _read(a: Any) -> Any:
@@ -70,7 +70,7 @@ def _read(a: Any) -> Any:
     return hermitian(a, "L")
 
 
-def _kept(a: Any, rcond: Any, rtol: Any) -> Any:
+def _above_cutoff(a: Any, rcond: Any, rtol: Any) -> Any:
     """Return which singular values the cutoff leaves, None if it drops only zeros."""
     if rcond is None:
         if rtol is np._NoValue or rtol is None:
@@ -78,9 +78,9 @@ def _kept(a: Any, rcond: Any, rtol: Any) -> Any:
         rcond = rtol
     sizes = np.linalg.svdvals(plain_array(a))
     top = np.max(sizes, axis=-1, keepdims=True, initial=0.0)
-    kept = sizes > plain_array(rcond)[..., None] * top
+    above = sizes > plain_array(rcond)[..., None] * top
     zero = sizes <= max(a.shape[-2:]) * precision(a) * top
-    return kept if np.any(~kept & ~zero) else None
+    return above if np.any(~above & ~zero) else None
 
 
 def _constant_rank(g: Any, out: Any, a: Any) -> Any:
@@ -112,19 +112,19 @@ class _Cut:
     with zeros, which are dropped.
     """
 
-    def __init__(self, a: Any, kept: Any) -> None:
+    def __init__(self, a: Any, above: Any) -> None:
         u, sizes, vh = np.linalg.svd(a)
         self.u, self.v = u, adjoint(vh)
         m, n = a.shape[-2:]
         self.k = min(m, n)
-        rows, columns = _filled(sizes, kept, n), _filled(sizes, kept, m)
-        (s_row, kept_row), (s_column, kept_column) = rows, columns
-        i, kept_i = s_row[..., :, None], kept_row[..., :, None]
-        j, kept_j = s_column[..., None, :], kept_column[..., None, :]
-        both, mixed = kept_i & kept_j, kept_i ^ kept_j
-        sign = np.where(kept_i, 1, -1).astype(sizes.dtype)
+        rows, columns = _filled(sizes, above, n), _filled(sizes, above, m)
+        (s_row, above_row), (s_column, above_column) = rows, columns
+        i, above_i = s_row[..., :, None], above_row[..., :, None]
+        j, above_j = s_column[..., None, :], above_column[..., None, :]
+        both, mixed = above_i & above_j, above_i ^ above_j
+        sign = np.where(above_i, 1, -1).astype(sizes.dtype)
         self.beta = sign * reciprocal(i * i - j * j, ~mixed)
-        ratio = np.where(kept_i, j, i) * reciprocal(np.where(kept_i, i, j), ~mixed)
+        ratio = np.where(above_i, j, i) * reciprocal(np.where(above_i, i, j), ~mixed)
         self.alpha = ratio * self.beta - reciprocal(i * j, ~both)
 
     def pullback(self, g: Any) -> Any:
@@ -144,12 +144,12 @@ class _Cut:
         return np.matmul(np.matmul(self.v, inner), adjoint(self.u))
 
 
-def _filled(sizes: Any, kept: Any, n: int) -> tuple[Any, Any]:
+def _filled(sizes: Any, above: Any, n: int) -> tuple[Any, Any]:
     """Return singular values and which are kept, with zeros up to `n`."""
     more = (*sizes.shape[:-1], n - sizes.shape[-1])
     none = np.zeros(more, bool)
     filled = np.concatenate([sizes, np.zeros(more, sizes.dtype)], axis=-1)
-    return filled, np.concatenate([kept, none], axis=-1)
+    return filled, np.concatenate([above, none], axis=-1)
 
 
 def _padded(x: Any, m: int, n: int) -> Any:

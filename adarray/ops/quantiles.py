@@ -221,10 +221,10 @@ def _holes(samples: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Return samples with one more: an array with nan in it."""
 
     def more(rng: np.random.Generator) -> list[Any]:
-        found = samples(rng)
+        more_samples = samples(rng)
         x = np.array([[0.3, np.nan, 1.1, -0.4], [0.7, 0.1, 0.4, 0.2], [np.nan, 1.3, -1.0, np.nan]])
-        first = found[0]
-        return [*found, s(x, *first.args[1:], **{**first.kwargs, "axis": 1})]
+        first = more_samples[0]
+        return [*more_samples, s(x, *first.args[1:], **{**first.kwargs, "axis": 1})]
 
     return more
 

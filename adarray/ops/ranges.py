@@ -22,11 +22,11 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     n = len(xi)
     order = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
-    made = [
+    axes = [
         np.reshape(creation.asanyarray(x), tuple(-1 if j == order[i] else 1 for j in range(n)))
         for i, x in enumerate(xi)
     ]
     if not sparse:
-        shape = np.broadcast_shapes(*(x.shape for x in made))
-        made = [np.broadcast_to(x, shape) for x in made]
-    return tuple(np.copy(x) for x in made) if copy else tuple(made)
+        shape = np.broadcast_shapes(*(x.shape for x in axes))
+        axes = [np.broadcast_to(x, shape) for x in axes]
+    return tuple(np.copy(x) for x in axes) if copy else tuple(axes)

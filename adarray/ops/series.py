@@ -28,10 +28,10 @@ replace(np.polynomial.polyutils.trimseq, _keep_zeros)
 
 def _as_series(alist: Any, trim: bool = True) -> list[Any]:
     """Stand for ``as_series``: if one is traced, all can be written into."""
-    made: list[Any] = borrowed(np.polynomial.polyutils.as_series)(alist, trim)
-    if not traced(made):
-        return made
-    return [x if isinstance(x, Handle) else Handle.array_class(x) for x in made]
+    series: list[Any] = borrowed(np.polynomial.polyutils.as_series)(alist, trim)
+    if not traced(series):
+        return series
+    return [x if isinstance(x, Handle) else Handle.array_class(x) for x in series]
 
 
 replace(np.polynomial.polyutils.as_series, _as_series)

@@ -51,28 +51,28 @@ def _named(function: Any, fields: tuple[str, ...]) -> None:
     """Register one of the array API's forms of `unique`, whose result has named fields."""
 
     def body(x: Any, /) -> Any:
-        found = function(plain(x))
+        unique = function(plain(x))
         values, index = np.unique(plain(x), return_index=True, equal_nan=False)
         if not fields:
-            return np.ravel(x)[_positions(found, values, index)]
-        made = {
-            name: np.ravel(x)[_positions(found.values, values, index)]
+            return np.ravel(x)[_positions(unique, values, index)]
+        fields_of_result = {
+            name: np.ravel(x)[_positions(unique.values, values, index)]
             if name == "values"
-            else Handle.array_class(getattr(found, name))
+            else Handle.array_class(getattr(unique, name))
             for name in fields
         }
-        return type(found)(**made)
+        return type(unique)(**fields_of_result)
 
     composite_if_traced(function)(body)
 
 
-def _positions(found: Any, values: Any, index: Any) -> Any:
+def _positions(unique: Any, values: Any, index: Any) -> Any:
     """Return where the values `found` stand first; NumPy may not sort them."""
-    if np.array_equal(found, values, equal_nan=True):
+    if np.array_equal(unique, values, equal_nan=True):
         return index
-    at = np.searchsorted(values, found)
+    at = np.searchsorted(values, unique)
     # Every nan is a kind of its own, in the order in which they come.
-    missing = np.isnan(found)
+    missing = np.isnan(unique)
     at[missing] = np.arange(len(values) - np.count_nonzero(missing), len(values))
     return index[at]
 
@@ -129,7 +129,8 @@ def _trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     starts = [0] * values.ndim
     if trimmed.size and "f" in trim.lower():
         starts = [
-            int(np.min(found)) if i in axes else 0 for i, found in enumerate(np.nonzero(values))
+            int(np.min(positions)) if i in axes else 0
+            for i, positions in enumerate(np.nonzero(values))
         ]
     index = tuple(slice(k, k + n) for k, n in zip(starts, trimmed.shape, strict=True))
     return filt[index]

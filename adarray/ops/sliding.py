@@ -41,16 +41,16 @@ def convolved(subscripts: str, a: Any, b: Any) -> Any:
             continue
         if len(set(of_weights)) < len(of_weights) or not _floats(windows, weights):
             continue
-        found = _found(windows, of_windows, of_weights, right)
-        if found is not None:
-            made = _convolution(found, of_windows, weights, of_weights, right)
-            if made is not None:
-                return made
+        images = _windows_of(windows, of_windows, of_weights, right)
+        if images is not None:
+            out = _convolution(images, of_windows, weights, of_weights, right)
+            if out is not None:
+                return out
     return None
 
 
-def _floats(*given: Any) -> bool:
-    return all(x.dtype.kind == "f" for x in given) and given[0].dtype == given[1].dtype
+def _floats(*arrays: Any) -> bool:
+    return all(x.dtype.kind == "f" for x in arrays) and arrays[0].dtype == arrays[1].dtype
 
 
 def _convolution(w: Windows, of_windows: str, weights: Any, of_weights: str, right: str) -> Any:
@@ -60,39 +60,39 @@ def _convolution(w: Windows, of_windows: str, weights: Any, of_weights: str, rig
     others = [c for k, c in enumerate(base) if k not in (w.rows, w.columns)]
     channels = [c for c in others if c in of_weights and c not in right]
     images = [c for c in others if c in right and c not in of_weights]
-    made = [c for c in of_weights if c not in (*channels, i, j)]
-    if len(channels) > 1 or len(images) > 1 or len(made) > 1:
+    outputs = [c for c in of_weights if c not in (*channels, i, j)]
+    if len(channels) > 1 or len(images) > 1 or len(outputs) > 1:
         return None
     if y in of_weights or x in of_weights:  # weights for each place
         return None
-    if {i, j} - set(of_weights) or set(of_weights) != {*channels, *made, i, j}:
+    if {i, j} - set(of_weights) or set(of_weights) != {*channels, *outputs, i, j}:
         return None
     if set(of_windows) != {*channels, *images, y, x, i, j} or len(set(right)) < len(right):
         return None
-    if set(right) != {*images, *made, y, x} or any(c in right for c in (i, j)):
+    if set(right) != {*images, *outputs, y, x} or any(c in right for c in (i, j)):
         return None
     sizes = dict(zip(base, w.images.shape, strict=True))
     if any(weights.shape[of_weights.index(c)] != sizes[c] for c in channels):
         return None
-    given = _ordered(w.images, "".join(base), [images, channels, [y], [x]])
-    kernel = _ordered(weights, of_weights, [made, channels, [i], [j]])
-    out = conv2d(given, kernel, stride=w.stride, dilation=w.dilation)
-    keep = [bool(images), bool(made), True, True]
+    x_of_images = _ordered(w.images, "".join(base), [images, channels, [y], [x]])
+    kernel = _ordered(weights, of_weights, [outputs, channels, [i], [j]])
+    out = conv2d(x_of_images, kernel, stride=w.stride, dilation=w.dilation)
+    keep = [bool(images), bool(outputs), True, True]
     out = np.reshape(out, tuple(n for n, k in zip(out.shape, keep, strict=True) if k))
-    letters = [*images, *made, y, x]
+    letters = [*images, *outputs, y, x]
     return np.transpose(out, [letters.index(c) for c in right])
 
 
 def _ordered(x: Any, letters: str, wanted: list[list[str]]) -> Any:
     """Bring axes in an order, with one of length 1 for each that is missing."""
     order = [letters.index(c) for group in wanted for c in group]
-    turned = x if order == list(range(len(order))) else np.transpose(x, order)
-    lengths = iter(turned.shape)
+    ordered = x if order == list(range(len(order))) else np.transpose(x, order)
+    lengths = iter(ordered.shape)
     shape = tuple(next(lengths) if group else 1 for group in wanted)
-    return turned if shape == tuple(turned.shape) else np.reshape(turned, shape)
+    return ordered if shape == tuple(ordered.shape) else np.reshape(ordered, shape)
 
 
-def _found(windows: Any, letters: str, of_weights: str, right: str) -> Windows | None:
+def _windows_of(windows: Any, letters: str, of_weights: str, right: str) -> Windows | None:
     """Return what an operand is a view of, if windows slide over it."""
     if isinstance(windows, Handle):
         return _of_view(windows)

@@ -122,8 +122,8 @@ def cofactors(a: Any, det: Any) -> Any:
     finite = np.all(np.isfinite(v), axis=(-2, -1), keepdims=True)
     if not np.all(finite):  # of some matrices; the others have their cofactors
         regular = np.where(finite, a, np.eye(v.shape[-1], dtype=v.dtype))
-        found = cofactors(regular, np.linalg.det(regular))
-        return np.where(finite, found, det[..., None, None])
+        of_finite = cofactors(regular, np.linalg.det(regular))
+        return np.where(finite, of_finite, det[..., None, None])
     try:
         inverse = np.linalg.inv(a)
     except np.linalg.LinAlgError:
@@ -229,7 +229,7 @@ borrow(np.linalg.tensorinv, np.linalg.matrix_power, np.linalg.multi_dot)
 
 @composite_if_traced(np.linalg.tensorsolve)
 def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    given, a, b = a, creation.asarray(a), creation.asarray(b)
+    original, a, b = a, creation.asarray(a), creation.asarray(b)
     if axes is not None:
         order = list(range(a.ndim))
         for k in axes:
@@ -239,7 +239,7 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     shape = a.shape[-(a.ndim - b.ndim) :]
     n = math.prod(shape)
     if a.size != n * n:
-        np.linalg.tensorsolve(plain(given), plain(b), axes)  # raises NumPy's error
+        np.linalg.tensorsolve(plain(original), plain(b), axes)  # raises NumPy's error
     x = np.linalg.solve(np.reshape(a, (n, n)), np.reshape(b, (-1,)))
     return np.reshape(x, shape)
 

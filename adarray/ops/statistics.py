@@ -34,18 +34,18 @@ def _average(
     a = asarray(a)
     if axis is not None:
         axis = normalize_axis_tuple(axis, a.ndim, argname="axis")
-    kept = keepdims is not np._NoValue and bool(keepdims)
+    keep = keepdims is not np._NoValue and bool(keepdims)
     if weights is None:
-        r = np.mean(a, axis=axis, keepdims=kept)
+        r = np.mean(a, axis=axis, keepdims=keep)
         total: Any = np.asarray(a.size / r.size).astype(r.dtype)
     else:
         weights = _as_weights(a, axis, asarray(weights))
         dtype = np.result_type(a.dtype, weights.dtype, *(["f8"] if a.dtype.kind in "biu" else []))
-        total = np.sum(weights, axis=axis, dtype=dtype, keepdims=kept)
+        total = np.sum(weights, axis=axis, dtype=dtype, keepdims=keep)
         if np.any(total == 0):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         # The dtype is that of a product of the two, and the sum of it has the same one.
-        r = np.sum(np.multiply(a, weights, dtype=dtype), axis=axis, keepdims=kept) / total
+        r = np.sum(np.multiply(a, weights, dtype=dtype), axis=axis, keepdims=keep) / total
     return (r, np.copy(np.broadcast_to(total, r.shape))) if returned else r
 
 

@@ -73,12 +73,12 @@ def _reduce(
         return _fold(ufunc, x, axis, dtype, keepdims, initial, where)
     if record is not None:
         x = x if dtype is None else call_function(np.astype, (x, np.dtype(dtype)), {})
-        given: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
+        params: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
         if initial is not np._NoValue:
-            given["initial"] = initial
+            params["initial"] = initial
         if where is not True:
-            given["where"] = np.array(plain(where))  # the rule reads it later
-        return apply(record, (x,), given)
+            params["where"] = np.array(plain(where))  # the rule reads it later
+        return apply(record, (x,), params)
     options: dict[str, Any] = {"axis": axis, "keepdims": bool(keepdims)}
     if dtype is not None:
         if function in (np.sum, np.prod):
@@ -260,10 +260,10 @@ def _accumulate(ufunc: Any, x: Any, axis: Any = 0, dtype: Any = None) -> Any:
     items, _ = _items(x, (at,))
     if not len(items):
         return x
-    made = [items[0]]
+    running = [items[0]]
     for i in range(1, len(items)):
-        made.append(ufunc(made[-1], items[i]))
-    return np.stack(made, axis=at)
+        running.append(ufunc(running[-1], items[i]))
+    return np.stack(running, axis=at)
 
 
 def _record_setters(running: Any, axis: int) -> Any:
@@ -450,12 +450,12 @@ def _core_axes(
     _by_numpy(ufunc, *arrays, **options, **kwargs)  # raises NumPy's errors
     listed = [(axis,)] * ufunc.nin if axis is not None else list(axes or ())
     listed = [a if isinstance(a, (tuple, list)) else (a,) for a in listed]
-    given = listed[: ufunc.nin] or [()] * ufunc.nin
+    core = listed[: ufunc.nin] or [()] * ufunc.nin
     if not listed and keepdims:
-        given = [(-1,)] * ufunc.nin
+        core = [(-1,)] * ufunc.nin
     moved = tuple(
         np.moveaxis(x, tuple(a), tuple(range(-len(a), 0))) if a else x
-        for x, a in zip(arrays, given, strict=True)
+        for x, a in zip(arrays, core, strict=True)
     )
     r = call_ufunc(ufunc, "__call__", moved, kwargs)
     if len(listed) > ufunc.nin and not keepdims:
@@ -463,7 +463,7 @@ def _core_axes(
         return np.moveaxis(r, tuple(range(-len(to), 0)), to) if to else r
     if not keepdims:
         return r
-    to = tuple(listed[ufunc.nin]) if len(listed) > ufunc.nin else tuple(given[0])
+    to = tuple(listed[ufunc.nin]) if len(listed) > ufunc.nin else tuple(core[0])
     return np.expand_dims(r, to)
 
 

@@ -32,7 +32,7 @@ class Geometry(NamedTuple):
     number: int  # of images
     channels: int
     size: Pair
-    made: int  # channels of the result
+    filters: int  # channels of the result
     window: Pair
     out: Pair
     stride: Pair
@@ -49,7 +49,7 @@ class Geometry(NamedTuple):
 
     def per_group(self) -> tuple[int, int]:
         """Return the channels of images, and of the result, in one group."""
-        return self.channels // self.groups, self.made // self.groups
+        return self.channels // self.groups, self.filters // self.groups
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -58,17 +58,17 @@ class Geometry(NamedTuple):
 def _pair(name: str, what: str, x: Any, least: int) -> Pair:
     """Return an argument that is a number or a pair of numbers."""
     many = isinstance(x, (tuple, list)) or (isinstance(x, np.ndarray) and x.ndim == 1)
-    given = tuple(x) if many else (x, x)
+    pair = tuple(x) if many else (x, x)
     try:
-        made = tuple(map(operator.index, given))
+        numbers = tuple(map(operator.index, pair))
     except TypeError:
-        made = ()
-    if len(made) != 2 or min(made) < least:
+        numbers = ()
+    if len(numbers) != 2 or min(numbers) < least:
         raise ShapeError(
             f"{name}: the argument {what} is {x!r}; pass an integer of at least {least}, or a "
             "pair of them for height and width"
         )
-    return made
+    return numbers
 
 
 def _padding(name: str, x: Any, size: Pair, reach: Pair, stride: Pair) -> tuple[Pair, Pair]:
@@ -132,7 +132,7 @@ def geometry_of(
     apart = _pair(name, "dilation", dilation, 1)
     groups = _groups(name, groups)
     count, channels, *size = x
-    made, of_group, *window = w
+    outputs, of_group, *window = w
     if channels != of_group * groups:
         _wrong(
             name,
@@ -140,8 +140,8 @@ def geometry_of(
             f"images have {channels} channels, and weights are for {of_group} "
             f"in each of {groups} groups; the second axis of weights is channels // groups",
         )
-    if made % groups:
-        _wrong(name, shapes, f"{made} channels of the result are no multiple of groups={groups}")
+    if outputs % groups:
+        _wrong(name, shapes, f"{outputs} channels of the result are no multiple of groups={groups}")
     if min(window) < 1:
         _wrong(name, shapes, "windows are empty")
     reach = tuple((k - 1) * d + 1 for k, d in zip(window, apart, strict=True))
@@ -158,7 +158,7 @@ def geometry_of(
             )
         out.append((n + sum(p) - r) // s + 1)
     return Geometry(
-        count, channels, size_, made, (window[0], window[1]), (out[0], out[1]), steps, around,
+        count, channels, size_, outputs, (window[0], window[1]), (out[0], out[1]), steps, around,
         apart, groups,
     )  # fmt: skip
 
@@ -173,15 +173,15 @@ def geometry_of_input(
     _axes(name, 1, "weights (channels of the result, of a group, height, width)", w)
     size = _pair(name, "size", size, 0)
     x = (g[0], w[1] * _groups(name, groups), *size)
-    found = geometry_of(name, x, w, stride, padding, dilation, groups, (g, w))
-    if (found.made, *found.out) != g[1:]:
+    geometry = geometry_of(name, x, w, stride, padding, dilation, groups, (g, w))
+    if (geometry.filters, *geometry.out) != g[1:]:
         _wrong(
             name,
             (g, w),
             f"a convolution of images of {size} has results of the shape "
-            f"{(g[0], found.made, *found.out)}; pass the size of its images",
+            f"{(g[0], geometry.filters, *geometry.out)}; pass the size of its images",
         )
-    return found
+    return geometry
 
 
 def geometry_of_weight(
@@ -197,15 +197,15 @@ def geometry_of_weight(
     if x[1] % number:
         _wrong(name, (x, g), f"{x[1]} channels of images are no multiple of groups={groups}")
     w = (g[1], x[1] // number, *window)
-    found = geometry_of(name, x, w, stride, padding, dilation, groups, (x, g))
-    if (found.number, *found.out) != (g[0], *g[2:]):
+    geometry = geometry_of(name, x, w, stride, padding, dilation, groups, (x, g))
+    if (geometry.number, *geometry.out) != (g[0], *g[2:]):
         _wrong(
             name,
             (x, g),
             f"a convolution of these images with windows of {window} has "
-            f"results of the shape {(x[0], g[1], *found.out)}; pass the size of its windows",
+            f"results of the shape {(x[0], g[1], *geometry.out)}; pass the size of its windows",
         )
-    return found
+    return geometry
 
 
 def geometry_for(name: str, a: tuple[int, ...], b: tuple[int, ...], params: Any) -> Geometry:
@@ -225,11 +225,11 @@ def _product(a: Any, b: Any, out: Any = None) -> Any:
     """Multiply stacks of matrices with the current backend."""
     mode = MODE.get()
     if mode is not None and mode.engine is not None and not mode.symbolic and mode.place is None:
-        made = mode.engine.call(OPS["matmul"], (a, b), {})
-        if made is not NotImplemented:
+        product = mode.engine.call(OPS["matmul"], (a, b), {})
+        if product is not NotImplemented:
             if out is None:
-                return made
-            out[...] = made
+                return product
+            out[...] = product
             return out
     return np.matmul(a, b, out=out)
 
@@ -261,9 +261,9 @@ def _padded(x: Any, k: Geometry, images: slice, rows: slice) -> Any:
     above = min(max(-first, 0), last - first)
     if not (left or right) and part.shape[2] == last - first:
         return part
-    made = np.zeros((*part.shape[:2], last - first, k.size[1] + left + right), x.dtype)
-    made[:, :, above : above + part.shape[2], left : left + k.size[1]] = part
-    return made
+    padded = np.zeros((*part.shape[:2], last - first, k.size[1] + left + right), x.dtype)
+    padded[:, :, above : above + part.shape[2], left : left + k.size[1]] = part
+    return padded
 
 
 def _windows(x: Any, k: Geometry, rows: int) -> Any:
@@ -285,9 +285,9 @@ def _columns(x: Any, k: Geometry, images: slice, rows: slice, room: list[Any]) -
     view = _windows(_padded(x, k, images, rows), k, height)
     if not room or room[0].size < size:
         room[:] = [np.empty(size, x.dtype)]
-    made = room[0][:size].reshape(view.shape)
-    np.copyto(made, view)
-    return made.reshape(k.groups, elements, count * height * width)
+    columns = room[0][:size].reshape(view.shape)
+    np.copyto(columns, view)
+    return columns.reshape(k.groups, elements, count * height * width)
 
 
 def _direct(k: Geometry) -> bool:
@@ -300,7 +300,7 @@ def forward(x: Any, w: Any, k: Geometry) -> Any:
     dtype = np.result_type(x, w)
     x, w = x.astype(dtype, copy=False), w.astype(dtype, copy=False)
     c, o = k.per_group()
-    out = np.empty((k.number, k.made, *k.out), dtype)
+    out = np.empty((k.number, k.filters, *k.out), dtype)
     weights = np.reshape(w, (k.groups, o, c * k.window[0] * k.window[1]))
     if _direct(k):
         plane = k.size[0] * k.size[1]
@@ -311,8 +311,8 @@ def forward(x: Any, w: Any, k: Geometry) -> Any:
     for images, rows in _blocks(k, dtype.itemsize):
         columns = _columns(x, k, images, rows, room)
         count, height = (s.stop - s.start for s in (images, rows))
-        made = _product(weights, columns).reshape(k.made, count, height, k.out[1])
-        out[images, :, rows] = made.swapaxes(0, 1)
+        product = _product(weights, columns).reshape(k.filters, count, height, k.out[1])
+        out[images, :, rows] = product.swapaxes(0, 1)
     return out
 
 
@@ -329,10 +329,10 @@ def to_weight(x: Any, g: Any, k: Geometry) -> Any:
         part = np.ascontiguousarray(g[images, :, rows].swapaxes(0, 1))
         cotangents = part.reshape(k.groups, o, columns.shape[2])
         total += _product(cotangents, columns.swapaxes(1, 2))
-    return total.reshape(k.made, c, *k.window)
+    return total.reshape(k.filters, c, *k.window)
 
 
-def _turned(k: Geometry) -> Geometry | None:
+def _transposed(k: Geometry) -> Geometry | None:
     """Return the convolution of cotangents that gives those of images; None with strides."""
     reach = [(n - 1) * d + 1 for n, d in zip(k.window, k.dilation, strict=True)]
     first, second = (
@@ -341,7 +341,7 @@ def _turned(k: Geometry) -> Geometry | None:
     if k.stride != (1, 1) or min(*first, *second) < 0:
         return None
     return k._replace(
-        channels=k.made, size=k.out, made=k.channels, out=k.size, padding=(first, second)
+        channels=k.filters, size=k.out, filters=k.channels, out=k.size, padding=(first, second)
     )
 
 
@@ -357,10 +357,10 @@ def to_input(g: Any, w: Any, k: Geometry) -> Any:
         out = np.empty((k.number, k.channels, *k.size), dtype)
         _product(weights, cotangents, out.reshape(k.number, k.groups, c, plane))
         return out
-    turned = _turned(k)
-    if turned is not None:
+    transposed = _transposed(k)
+    if transposed is not None:
         parts = np.reshape(w, (k.groups, o, c, *k.window))[..., ::-1, ::-1].swapaxes(1, 2)
-        return forward(g, np.reshape(parts, (k.channels, o, *k.window)), turned)
+        return forward(g, np.reshape(parts, (k.channels, o, *k.window)), transposed)
     (top, bottom), (left, right) = k.padding
     whole = np.zeros(
         (k.number, k.channels, k.size[0] + top + bottom, k.size[1] + left + right), dtype
@@ -368,8 +368,8 @@ def to_input(g: Any, w: Any, k: Geometry) -> Any:
     for images, rows in _blocks(k, dtype.itemsize):
         count, height = (s.stop - s.start for s in (images, rows))
         part = np.ascontiguousarray(g[images, :, rows].swapaxes(0, 1))
-        made = _product(weights, part.reshape(k.groups, o, count * height * k.out[1]))
-        parts = made.reshape(k.channels, *k.window, count, height, k.out[1])
+        product = _product(weights, part.reshape(k.groups, o, count * height * k.out[1]))
+        parts = product.reshape(k.channels, *k.window, count, height, k.out[1])
         for i in range(k.window[0]):
             for j in range(k.window[1]):
                 _spot(whole, k, images, rows, i, j)[...] += parts[:, i, j].swapaxes(0, 1)
@@ -401,16 +401,16 @@ def forward_whole(x: Any, w: Any, k: Geometry) -> Any:
     """Return ``conv2d(x, w)``."""
     c, o = k.per_group()
     weights = np.reshape(w, (k.groups, o, c, *k.window))
-    made = np.einsum("ngcyxij,gocij->ngoyx", _whole_windows(x, k), weights)
-    return np.reshape(made, (k.number, k.made, *k.out))
+    out = np.einsum("ngcyxij,gocij->ngoyx", _whole_windows(x, k), weights)
+    return np.reshape(out, (k.number, k.filters, *k.out))
 
 
 def to_weight_whole(x: Any, g: Any, k: Geometry) -> Any:
     """Return ``conv2d_weight(x, g)``."""
     c, o = k.per_group()
     cotangents = np.reshape(g, (k.number, k.groups, o, *k.out))
-    made = np.einsum("ngcyxij,ngoyx->gocij", _whole_windows(x, k), cotangents)
-    return np.reshape(made, (k.made, c, *k.window))
+    out = np.einsum("ngcyxij,ngoyx->gocij", _whole_windows(x, k), cotangents)
+    return np.reshape(out, (k.filters, c, *k.window))
 
 
 def to_input_whole(g: Any, w: Any, k: Geometry) -> Any:

@@ -190,7 +190,7 @@ def _with_fewer(name: str, a: int, b: int, out: int, k: Geometry, to: Any) -> No
 
 def _multiply(name: str, a: int, b: int, out: int, k: Geometry, precision: str, to: Any) -> None:
     """Compute a convolution of single elements as products of matrices."""
-    c, o, n, plane = k.channels, k.made, k.number, math.prod(k.size)
+    c, o, n, plane = k.channels, k.filters, k.number, math.prod(k.size)
     dtype = "float64" if precision == "float64" else "float32"
     images, results = (n, c, plane), (n, o, plane)
     if name == "conv2d":

@@ -76,7 +76,7 @@ def kind_for(name: str, precision: str, k: Geometry, hopper: bool = False) -> in
         return kind
     if min(c, o) < _FEW:
         return KINDS["float32"]
-    small = k.made * (c + 8) * math.prod(k.window) < SHORT and k.made <= 1 << 20
+    small = k.filters * (c + 8) * math.prod(k.window) < SHORT and k.filters <= 1 << 20
     return HOPPER[kind] if hopper and small else kind
 
 

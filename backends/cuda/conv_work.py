@@ -144,7 +144,7 @@ def packing(p: Packing) -> tuple[int, int, int]:
 
 def is_product(name: str, k: Geometry) -> bool:
     """Whether windows are single elements, all of them in order: images are matrices then."""
-    partial = k.number * k.made * k.channels * 8 if name == "conv2d_weight" else 0
+    partial = k.number * k.filters * k.channels * 8 if name == "conv2d_weight" else 0
     return (
         k.window == (1, 1)
         and k.stride == (1, 1)
@@ -157,10 +157,10 @@ def is_product(name: str, k: Geometry) -> bool:
 def shape_of(name: str, k: Geometry) -> tuple[int, ...]:
     """Return the shape of an operation's result."""
     if name == "conv2d":
-        return (k.number, k.made, *k.out)
+        return (k.number, k.filters, *k.out)
     if name == "conv2d_input":
         return (k.number, k.channels, *k.size)
-    return (k.made, k.channels // k.groups, *k.window)
+    return (k.filters, k.channels // k.groups, *k.window)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _forward(k: Geometry, kind: int, processors: int) -> ConvWork:
     c, o = k.per_group()
     plane, area = math.prod(k.out), math.prod(k.window)
     places = (k.number * plane, plane, k.out[1], *k.stride, -k.padding[0][0], -k.padding[1][0])
-    result = (k.made * plane, plane, k.out[1], 1, 0)
+    result = (k.filters * plane, plane, k.out[1], 1, 0)
     weights = (o * c * area, c * area, area)
     phases = [Phase(_taps(k), places, result)]
     return _convolved(k, kind, processors, phases, k.size, (c, o), plane, weights)
@@ -366,7 +366,7 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> ConvWork:
         tables = (table[:elements],)
     steps = -(-count // shape.long)
     blocks = -(-elements * shape.per // (_SUMMED if shape.few else tile.places)) * tiles
-    size = k.made * (elements * shape.per if shape.hopper else c * window)
+    size = k.filters * (elements * shape.per if shape.hopper else c * window)
     if shape.hopper:
         parts = _hopper_parts(tile, processors, blocks * k.groups, steps, size * shape.itemsize)
     else:
@@ -375,7 +375,7 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> ConvWork:
     if shape.tensor:
         result = (k.groups * plane * others, c * window, others, 1, plane * others, size, o)
     else:
-        result = (k.made * plane, plane, k.out[1], 1, 0, size, o)
+        result = (k.filters * plane, plane, k.out[1], 1, 0, size, o)
     job = (
         (count, _divisor(plane), _divisor(k.out[1]), *k.stride, -k.padding[0][0],
          -k.padding[1][0]),
@@ -390,7 +390,7 @@ def _to_weight(k: Geometry, kind: int, processors: int) -> ConvWork:
     cotangent = Packing(k.number * k.groups, plane, o, others)
     packings: tuple[Packing | Rounding, ...] = ()
     if shape.hopper:
-        packings = images, Rounding(k.number, plane, k.made, steps * shape.long)
+        packings = images, Rounding(k.number, plane, k.filters, steps * shape.long)
     elif shape.tensor:
         packings = images, cotangent
     summed = parts * size if parts > 1 or shape.hopper else 0

@@ -79,21 +79,21 @@ class WinogradSizes(NamedTuple):
 def suits(name: str, k: Geometry, precision: str) -> bool:
     """Whether an operation is computed so: where that is expected to be faster."""
     plain = k.window == (WINDOW, WINDOW) and k.stride == k.dilation == (1, 1) and k.groups == 1
-    if precision != "float32" or not plain or min(k.made, k.channels) < _FEW:
+    if precision != "float32" or not plain or min(k.filters, k.channels) < _FEW:
         return False
     s = sizes_of(name, k)
     tiles = k.number * s.down * s.across
     if tiles >= _SHORT:
         return False
-    direct = k.number * math.prod(k.out) * k.made * k.channels * WINDOW**2 / _OURS
+    direct = k.number * math.prod(k.out) * k.filters * k.channels * WINDOW**2 / _OURS
     return _seconds(k, s, tiles) < direct
 
 
 def _seconds(k: Geometry, s: WinogradSizes, tiles: int) -> float:
     """Return the time that an operation is expected to take."""
-    products = POINTS * tiles * k.made * k.channels / _PRODUCTS
+    products = POINTS * tiles * k.filters * k.channels / _PRODUCTS
     moved = k.number * (s.seen * math.prod(s.size) + s.shown * math.prod(s.out))
-    moved += 2 * POINTS * (tiles * (s.seen + s.shown) + k.made * k.channels)
+    moved += 2 * POINTS * (tiles * (s.seen + s.shown) + k.filters * k.channels)
     return products + 4 * moved / _MEMORY + (1 + 3 * s.chunks) * _LAUNCH_S
 
 
@@ -101,10 +101,16 @@ def _seconds(k: Geometry, s: WinogradSizes, tiles: int) -> float:
 def sizes_of(name: str, k: Geometry) -> WinogradSizes:
     """Return the sizes of ``conv2d``, ``conv2d_input`` or ``conv2d_weight``."""
     top, left = k.padding[0][0], k.padding[1][0]
-    seen, shown, size, out, first = k.channels, k.made, k.size, k.out, (-top, -left)
+    seen, shown, size, out, first = k.channels, k.filters, k.size, k.out, (-top, -left)
     if name == "conv2d_input":  # windows slide over the cotangent, the other way round
         back = WINDOW - 1
-        seen, shown, size, out, first = k.made, k.channels, k.out, k.size, (top - back, left - back)
+        seen, shown, size, out, first = (
+            k.filters,
+            k.channels,
+            k.out,
+            k.size,
+            (top - back, left - back),
+        )
     down, across = (-(-n // TILE) for n in out)
     image = 4 * POINTS * down * across * (seen + shown)
     each = max(1, min(k.number, _ROOM // image))

@@ -154,7 +154,7 @@ def test_kernels_would_compute_convolutions(case: Any, kind: int) -> None:
     x, w, *settings = case
     k = windows.geometry_of("conv2d", x, w, *settings)
     assert conv_work.suits(k)
-    x, w, g = RNG.normal(size=x), RNG.normal(size=w), RNG.normal(size=(k.number, k.made, *k.out))
+    x, w, g = RNG.normal(size=x), RNG.normal(size=w), RNG.normal(size=(k.number, k.filters, *k.out))
     for name, a, b, want in (
         ("conv2d", x, w, windows.forward(x, w, k)),
         ("conv2d_input", g, w, windows.to_input(g, w, k)),

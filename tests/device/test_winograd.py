@@ -78,8 +78,11 @@ def looked(m: winograd.Matrices, room: np.ndarray) -> np.ndarray:
 def computed(library: Any, name: str, a: np.ndarray, b: np.ndarray, k: Any) -> np.ndarray:
     """Return what an operation gives; memory that is not written holds nan."""
     s = winograd.sizes_of(name, k)
-    shape = {"conv2d": (k.number, k.made, *k.out), "conv2d_input": (k.number, k.channels, *k.size),
-             "conv2d_weight": (k.made, k.channels, 3, 3)}[name]  # fmt: skip
+    shape = {
+        "conv2d": (k.number, k.filters, *k.out),
+        "conv2d_input": (k.number, k.channels, *k.size),
+        "conv2d_weight": (k.filters, k.channels, 3, 3),
+    }[name]
     out = np.full(shape, np.nan, np.float32)
     room = np.full(sum(winograd.rooms(name, s)) // 4, np.nan, np.float32)
     bases = [v.ctypes.data for v in (a, b, out, room)]
@@ -105,7 +108,8 @@ def test_operations(case: Any, together: int, library: Any, monkeypatch: Any) ->
     shape, weights, padding = case
     k = windows.geometry_of("conv2d", shape, weights, (1, 1), padding, (1, 1), 1)
     x, w, g = (
-        RNG.normal(size=s).astype(np.float32) for s in (shape, weights, (k.number, k.made, *k.out))
+        RNG.normal(size=s).astype(np.float32)
+        for s in (shape, weights, (k.number, k.filters, *k.out))
     )
     exact = [v.astype(np.float64) for v in (x, w, g)]
     for name, a, b, want in (

@@ -77,7 +77,7 @@ def test_values_are_those_of_the_definition(case: Any, block: int, monkeypatch: 
 def test_functions_of_numpy_alone_give_the_same(case: Any) -> None:
     x, w, settings = drawn(case)
     k = windows.geometry_of("conv2d", x.shape, w.shape, **settings)
-    g = RNG.normal(size=(k.number, k.made, *k.out))
+    g = RNG.normal(size=(k.number, k.filters, *k.out))
     for a, b, whole, blocked in (
         (x, w, windows.forward_whole, windows.forward),
         (g, w, windows.to_input_whole, windows.to_input),
