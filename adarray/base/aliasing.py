@@ -31,18 +31,18 @@ def firsts(
         Empty if no object is there twice.
     """
     known: dict[int, int] = {}
-    found = [
+    positions = [
         known.setdefault(id(x), i) if isinstance(x, kinds) else i for i, x in enumerate(values)
     ]
-    return tuple(found) if any(k != i for i, k in enumerate(found)) else ()
+    return tuple(positions) if any(k != i for i, k in enumerate(positions)) else ()
 
 
 def owner(x: np.ndarray) -> object:
     """Return the object at the end of the chain of bases of an array."""
-    found: object = x
-    while isinstance(found, np.ndarray) and found.base is not None:
-        found = found.base
-    return found
+    base: object = x
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    return base
 
 
 def address(x: np.ndarray) -> int:

@@ -134,10 +134,10 @@ OF_ARRAYS = {
 
 def of_module(name: str) -> str:
     """Return what follows the message that `adarray` has no attribute of this name."""
-    found = OF_MODULE.get(name)
-    if found is None and not name.startswith("_") and hasattr(np, name):
-        found = f"use NumPy's own np.{name}, or adarray.numpy.{name}"
-    return f"; {found}" if found else ""
+    hint = OF_MODULE.get(name)
+    if hint is None and not name.startswith("_") and hasattr(np, name):
+        hint = f"use NumPy's own np.{name}, or adarray.numpy.{name}"
+    return f"; {hint}" if hint else ""
 
 
 class Elsewhere:

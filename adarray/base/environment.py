@@ -13,14 +13,14 @@ def switch(name: str, default: bool) -> bool:
     ValueError
         If it is anything else than 0 or 1.
     """
-    given = os.environ.get(name, "").strip()
-    if not given:
+    value = os.environ.get(name, "").strip()
+    if not value:
         return default
-    if given not in ("0", "1"):
-        raise ValueError(wrong(name, given, "0 (off) and 1 (on)"))
-    return given == "1"
+    if value not in ("0", "1"):
+        raise ValueError(wrong(name, value, "0 (off) and 1 (on)"))
+    return value == "1"
 
 
-def wrong(name: str, given: str, allowed: str) -> str:
+def wrong(name: str, value: str, allowed: str) -> str:
     """Return what is wrong with the value of an environment variable, and what to do."""
-    return f"the environment variable {name} is {given!r}; allowed are {allowed}; or unset it"
+    return f"the environment variable {name} is {value!r}; allowed are {allowed}; or unset it"

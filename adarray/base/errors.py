@@ -88,10 +88,10 @@ class TraceError(RefusalError, TypeError):
 
 
 def _remade(cls: type[TraceError], args: Operands, state: Params) -> TraceError:
-    made = cls.__new__(cls, *args)
-    made.args = args
-    made.__dict__.update(state)
-    return made
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 def user_line() -> tuple[str | None, int | None, str]:

@@ -63,10 +63,10 @@ def unframed(x: Labelled, name: str) -> np.ndarray:
         return values
     kind = type(x).__name__
     dtypes: npt.ArrayLike = getattr(x, "dtypes" if hasattr(x, "dtypes") else "dtype")
-    held = ", ".join(sorted({str(d) for d in np.ravel(dtypes)}))
+    names = ", ".join(sorted({str(d) for d in np.ravel(dtypes)}))
     _, _, where = user_line()
     raise DTypeError(
-        f"{name}: an operand is a {kind} of dtype {held}; adarray computes on arrays of "
+        f"{name}: an operand is a {kind} of dtype {names}; adarray computes on arrays of "
         f"numbers: select the columns that hold numbers, or pass .to_numpy(dtype=float){where}"
     )
 

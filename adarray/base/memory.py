@@ -44,9 +44,9 @@ def duplicate(x: Value, exactly: bool = False) -> Any:
     strides = x.strides if exactly else strides_like(x.shape, x.strides, x.itemsize)
     if strides is None:
         return x.copy("K")
-    made = strided(x.shape, strides, x.dtype)
-    made[...] = x
-    return made
+    out = strided(x.shape, strides, x.dtype)
+    out[...] = x
+    return out
 
 
 def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> np.ndarray:
@@ -71,16 +71,16 @@ def strides_like(
         The shape of the array that has `strides`, where it is another one.
     """
     own = shape if original is None else original
-    made = [itemsize] * len(shape)
+    result = [itemsize] * len(shape)
     end = follows = reach = itemsize
     for s, axis in sorted((abs(s), a) for a, s in enumerate(strides) if own[a] != 1):
         if s < end:
             return None
         step = reach if s == follows else reach + itemsize
-        made[axis] = step if strides[axis] > 0 else -step
+        result[axis] = step if strides[axis] > 0 else -step
         end = s * (own[axis] - 1) + itemsize
         follows, reach = s * own[axis], step * shape[axis]
-    return tuple(made)
+    return tuple(result)
 
 
 def order_of(x: Value) -> tuple[int, ...] | None:
@@ -100,9 +100,9 @@ def order_of(x: Value) -> tuple[int, ...] | None:
 
 def laid(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """Return a copy whose axes lie in memory in an order, from the outermost."""
-    made = np.empty([x.shape[a] for a in axes], x.dtype).transpose(np.argsort(axes))
-    made[...] = x
-    return made
+    out = np.empty([x.shape[a] for a in axes], x.dtype).transpose(np.argsort(axes))
+    out[...] = x
+    return out
 
 
 class ArgumentMemory(np.ndarray):
@@ -117,15 +117,15 @@ def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
     With `marked`, the base of that is an `ArgumentMemory`.
     """
     repeats = 0 in x.strides and not x.flags.forc
-    made: np.ndarray = _broadcast(x) if repeats else duplicate(x)
+    out: np.ndarray = _broadcast(x) if repeats else duplicate(x)
     if x.base is not None and marked:
         # NumPy leaves out bases on the way that are of the class of the view.
-        made = made.view(ArgumentMemory)[...].view(np.ndarray)
+        out = out.view(ArgumentMemory)[...].view(np.ndarray)
     elif x.base is not None:
-        made = made[...]
+        out = out[...]
     if not x.flags.writeable:
-        made.flags.writeable = False
-    return made
+        out.flags.writeable = False
+    return out
 
 
 def _broadcast(x: np.ndarray) -> np.ndarray:
@@ -136,8 +136,8 @@ def _broadcast(x: np.ndarray) -> np.ndarray:
     ]
     small: np.ndarray = duplicate(x[tuple(once)])
     strides = [0 if i.stop else s for i, s in zip(once, small.strides, strict=True)]
-    made: np.ndarray = np.lib.stride_tricks.as_strided(small, x.shape, strides)
-    return made
+    out: np.ndarray = np.lib.stride_tricks.as_strided(small, x.shape, strides)
+    return out
 
 
 class Layout(NamedTuple):

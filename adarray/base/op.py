@@ -379,10 +379,10 @@ class Binder:
             bound.update(bound.pop("kwargs", {}))
         else:
             bound = dict(zip(self.names, args, strict=False))
-            given = len(bound)
+            positional = len(bound)
             if kwargs:
                 bound.update(kwargs)
-            if len(bound) != given + len(kwargs) or not (
+            if len(bound) != positional + len(kwargs) or not (
                 bound.keys() <= self.defaults.keys() and bound.keys() >= self.required
             ):
                 self._bound(args, kwargs)  # raises Python's own TypeError

@@ -183,7 +183,7 @@ def sample_operands(op: Op) -> list[Sampled]:
 
 def _complex(op: Op, operands: list[object], params: Params) -> Sampled | None:
     """Return a sample with complex operands; None where the operation or a rule refuses it."""
-    made = [
+    values = [
         np.multiply(v, 1 + 0.25j)
         if isinstance(v, (np.ndarray, np.generic)) and v.dtype.kind == "f"
         else v
@@ -193,12 +193,12 @@ def _complex(op: Op, operands: list[object], params: Params) -> Sampled | None:
         return None
     try:
         with np.errstate(all="ignore"):
-            call_plain(op, made, params)
+            call_plain(op, values, params)
     except (TypeError, ValueError, ArithmeticError, ADArrayError) as error:
         forget(error)
         _REAL.add(op.name)
         return None
-    return made, params
+    return values, params
 
 
 def call_plain(op: Op, operands: list[object], params: Params) -> Any:

@@ -96,26 +96,26 @@ _handling: Noted[bool] = Noted()
 
 def original_of(code: types.CodeType) -> types.CodeType:
     """Return the code that the user wrote, of which `code` may be a copy of ours."""
-    found = _originals.get(code)
-    return code if found is None else found
+    original = _originals.get(code)
+    return code if original is None else original
 
 
 def all_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of globals and attributes in a code object and those nested in it."""
-    found = _names.get(code)
-    if found is None:
+    names = _names.get(code)
+    if names is None:
         nested = [all_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-        found = _names.note(code, frozenset(code.co_names).union(*nested))
-    return found
+        names = _names.note(code, frozenset(code.co_names).union(*nested))
+    return names
 
 
 def handles(code: types.CodeType) -> bool:
     """Whether code, or code nested in it, handles errors."""
-    found = _handling.get(code)
-    if found is None:
+    answer = _handling.get(code)
+    if answer is None:
         nested = [handles(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-        found = _handling.note(code, has_handlers(code) or any(nested))
-    return found
+        answer = _handling.note(code, has_handlers(code) or any(nested))
+    return answer
 
 
 def _matmul() -> bytes:
@@ -355,8 +355,8 @@ def is_callee(text: bytes, at: int, above: int = 1) -> bool:
         if op in _ENDS:  # a loop: of an argument, since what is called is called once
             return op not in (dis.opmap["RETURN_VALUE"], dis.opmap["RAISE_VARARGS"])
         if op != _CACHE:
-            given = argument if op >= dis.HAVE_ARGUMENT else None
-            effect = dis.stack_effect(op, given, jump=op == _FOR_ITER)
+            operand = argument if op >= dis.HAVE_ARGUMENT else None
+            effect = dis.stack_effect(op, operand, jump=op == _FOR_ITER)
             if (1 - effect if op in _ONE else -effect) >= depth:
                 return False
             depth += effect

@@ -79,8 +79,8 @@ class _Kernel:
             raise
         self._cast, self._buffer = ffi.cast, ffi.from_buffer
         self._integer, self._bytes = ffi.typeof("uintptr_t"), ffi.typeof("char[]")
-        self._found = ffi.new("uint64_t[3]")
-        self._at = int(ffi.cast("uintptr_t", self._found))
+        self._region = ffi.new("uint64_t[3]")
+        self._at = int(ffi.cast("uintptr_t", self._region))
         try:
             self.any_page(self._at & -_PAGE, (self._at & -_PAGE) + _PAGE, _FILE, 0)
         except OSError:
@@ -115,8 +115,8 @@ class _Kernel:
 
     def any_page(self, low: int, high: int, categories: int, inverted: int, flags: int = 0) -> bool:
         """Whether there is a page that `question` asks for."""
-        asked = self.question(low, high, categories, inverted, flags)
-        return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, asked) > 0)
+        question = self.question(low, high, categories, inverted, flags)
+        return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, question) > 0)
 
     def written(self, question: bytearray) -> bool:
         """Whether a page was written to, or may have been; a question can be asked again."""
@@ -164,7 +164,7 @@ _resting: dict[tuple[int, int], Seal] = {}  # without users, those that rest for
 _habits: dict[tuple[int, int], tuple[bytes, int]] = {}
 
 
-def _asked() -> _Kernel | None:
+def _open_kernel() -> _Kernel | None:
     if not _kernel:
         try:
             _kernel.append(_Kernel())
@@ -199,8 +199,8 @@ class Seal:
     """Bytes from one address to another that are watched, shared by `users`."""
 
     __slots__ = (
-        "ends", "forked", "held", "high", "kernel", "low", "question", "rests", "start", "stop",
-        "users", "written",
+        "end_bytes", "ends", "forked", "high", "kernel", "low", "question", "rests", "start",
+        "stop", "users", "written",
     )  # fmt: skip
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
@@ -217,7 +217,7 @@ class Seal:
         """Begin to watch; what shares its page with memory of others is copied."""
         self.users = 1
         head, tail = self.ends
-        self.held: tuple[bytes, bytes] = head[:], tail[:]
+        self.end_bytes: tuple[bytes, bytes] = head[:], tail[:]
 
     def changed(self) -> bool:
         """Whether anything was written to the bytes since they were sealed."""
@@ -226,7 +226,7 @@ class Seal:
             self.written = True
         else:
             head, tail = self.ends
-            if head != self.held[0] or tail != self.held[1]:
+            if head != self.end_bytes[0] or tail != self.end_bytes[1]:
                 self.written = True
         return self.written
 
@@ -252,7 +252,7 @@ class Seal:
             seals.remove(self)
             if not seals:
                 del _live[chunk]
-        kernel = _asked()
+        kernel = _open_kernel()
         if kernel is not None:
             for low, high in _without(self.start, self.stop, _overlapping(self)):
                 with contextlib.suppress(OSError):  # the memory is gone
@@ -264,8 +264,8 @@ class Seal:
 
 
 def _overlapping(seal: Seal) -> list[Seal]:
-    found = {id(x): x for chunk in seal.chunks() for x in _live.get(chunk, ())}
-    return [x for x in found.values() if x.start < seal.stop and seal.start < x.stop]
+    seals = {id(x): x for chunk in seal.chunks() for x in _live.get(chunk, ())}
+    return [x for x in seals.values() if x.start < seal.stop and seal.start < x.stop]
 
 
 def _without(low: int, high: int, others: list[Seal]) -> list[tuple[int, int]]:
@@ -282,7 +282,7 @@ def _without(low: int, high: int, others: list[Seal]) -> list[tuple[int, int]]:
 
 def bounds(x: Any) -> tuple[int, int]:
     """Return where the memory of an array without gaps begins and ends."""
-    kernel = _kernel[0] if _kernel else _asked()
+    kernel = _kernel[0] if _kernel else _open_kernel()
     if kernel is not None and x.flags.c_contiguous and x.dtype.kind in "fciub":
         low = kernel.address(x)  # takes a quarter of the time of the line below
     else:
@@ -320,11 +320,11 @@ def seal(low: int, high: int, own: bool) -> Seal | None:
         None if the kernel keeps no account of this memory.
     """
     with _lock:
-        kernel = _asked()
+        kernel = _open_kernel()
         if kernel is None or high - low < 3 * _PAGE:
             return None
         try:
-            return rested(low, high) or _shared(low, high) or _made(kernel, low, high, own)
+            return rested(low, high) or _shared(low, high) or _new_seal(kernel, low, high, own)
         except OSError:
             return None
 
@@ -338,24 +338,24 @@ def _shared(low: int, high: int) -> Seal | None:
     return None
 
 
-def _made(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
+def _new_seal(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
     """Return a new seal, None where the account does not see all writes."""
     first, last = low // _PAGE * _PAGE, -(-high // _PAGE) * _PAGE
     if not own and kernel.any_page(first, last, _FILE | _PRESENT, _PRESENT):
         return None
-    made = Seal(kernel, low, high)
-    for x in _overlapping(made):  # sealing anew forgets what was noted for them
+    seal = Seal(kernel, low, high)
+    for x in _overlapping(seal):  # sealing anew forgets what was noted for them
         if x.users:
             x.changed()
         else:
             x.drop()
-    kernel.protect(made.start, made.stop)
+    kernel.protect(seal.start, seal.stop)
     sample, (before, count) = kernel.sample(low, high), _habits.pop((low, high), (b"", 0))
     count = count + 1 if sample == before or count < 0 else 0
-    made.rests = count >= _STEADY
+    seal.rests = count >= _STEADY
     _habits[low, high] = (sample, count)
     if len(_habits) > _HABITS:
         del _habits[next(iter(_habits))]
-    for chunk in made.chunks():
-        _live.setdefault(chunk, []).append(made)
-    return made
+    for chunk in seal.chunks():
+        _live.setdefault(chunk, []).append(seal)
+    return seal

@@ -76,10 +76,10 @@ class Recorder:
 
     def cached(self, key: object, make: Callable[[], T]) -> T:
         """Return ``make()``, called once for each object `key`, which is kept alive."""
-        held = self._cache.get(id(key))
-        if held is None:
-            held = self._cache[id(key)] = (key, make())
-        return cast(T, held[1])
+        entry = self._cache.get(id(key))
+        if entry is None:
+            entry = self._cache[id(key)] = (key, make())
+        return cast(T, entry[1])
 
     def add(
         self,
@@ -106,13 +106,13 @@ class Recorder:
             When each step began, and when the last one ended.
         """
         thread = threading.get_ident()
-        made = [
+        spans = [
             Span(kind, name, start, stop, thread, moved, work)
             for (kind, name, moved, work), start, stop in zip(
                 steps, stamps, stamps[1:], strict=False
             )
         ]
-        self._take(thread, made)
+        self._take(thread, spans)
 
     def _take(self, thread: int, spans: Sequence[Span]) -> None:
         """Add spans of a thread here, and to what is around this recorder."""

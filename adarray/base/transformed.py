@@ -78,10 +78,10 @@ def global_name(x: object) -> str | None:
     Such objects are pickled by their names, as plain functions are.
     """
     name: str = getattr(x, "__qualname__", "")
-    found: object = sys.modules.get(getattr(x, "__module__", None) or "")
+    value: object = sys.modules.get(getattr(x, "__module__", None) or "")
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return name if found is x else None
+        value = getattr(value, part, None)
+    return name if value is x else None
 
 
 def again(function: Function, f: Function, options: Params) -> object:
