@@ -154,8 +154,8 @@ def _is_recorded(x: Any) -> bool:
 
 def _levels_in(frames: list[types.FrameType]) -> list[int]:
     """Return the levels of the traces that see what frames hold; all open ones, if none does."""
-    found = [level for f in frames for level in levels_of(list(f.f_locals.values()))]
-    return found or list(OPEN)
+    levels = [level for f in frames for level in levels_of(list(f.f_locals.values()))]
+    return levels or list(OPEN)
 
 
 class Caught:
@@ -206,11 +206,11 @@ def watch_libraries() -> None:
         if module in sys.modules:
             _watched.add(module)
             for path in _RUNNERS[module]:
-                found: object = sys.modules[module]
+                function: object = sys.modules[module]
                 for name in path.split("."):
-                    found = getattr(found, name, None)
-                if type(found) is types.FunctionType:
-                    found.__code__ = telling(found.__code__, CAUGHT)
+                    function = getattr(function, name, None)
+                if type(function) is types.FunctionType:
+                    function.__code__ = telling(function.__code__, CAUGHT)
 
 
 def _monitor() -> None:

@@ -71,13 +71,13 @@ class Side(NamedTuple):
     name: str = ""
 
 
-_found: Noted[Comparing] = Noted()
+_known: Noted[Comparing] = Noted()
 
 
 def comparing(code: types.CodeType) -> Comparing:
     """Return what a function's code, and functions that are made in it, compare."""
-    found = _found.get(code)
-    if found is None:
+    result = _known.get(code)
+    if result is None:
         original = original_of(code)
         names: set[str] = set()
         attributes: set[str] = set()
@@ -89,12 +89,12 @@ def comparing(code: types.CodeType) -> Comparing:
             beyond = beyond or not any(s.name for s in sides)
         everything = all_names(original)
         function = next((n for n in _COMPARING if n in everything), "")
-        found = Comparing(
+        result = Comparing(
             by or function, frozenset(names), frozenset(attributes), beyond or bool(function),
             not everything.isdisjoint(_SHARING),
         )  # fmt: skip
-        _found.note(code, found)
-    return found
+        _known.note(code, result)
+    return result
 
 
 def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
@@ -107,9 +107,9 @@ def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
         return what
     for g in others:
         if type(g) is types.FunctionType and client_of(g.__globals__):
-            found = comparing(g.__code__)
-            if found.locals:
-                return what._replace(by=found.by, locals=True, sharing=found.sharing)
+            other = comparing(g.__code__)
+            if other.locals:
+                return what._replace(by=other.by, locals=True, sharing=other.sharing)
     return what
 
 
@@ -174,21 +174,21 @@ def bound_to(space: Namespace, name: str) -> object:
 
 def _identities(code: types.CodeType, free: frozenset[str]) -> list[tuple[Side, Side]]:
     """Return the sides of each ``is`` between what may be arrays of the caller."""
-    made = []
+    pairs = []
     steps = _steps(code)
     computed = _computed(code, steps)
     for at, (op, _) in enumerate(steps):
         if op != "IS_OP":
             continue
-        right, taken = _side(steps[:at], free, computed)
-        left = _side(steps[: at - taken], free, computed)[0] if taken else Side("value")
+        right, count = _side(steps[:at], free, computed)
+        left = _side(steps[: at - count], free, computed)[0] if count else Side("value")
         if "constant" in (left.kind, right.kind) or left.kind == right.kind == "computed":
             continue
-        made.append((left, right))
+        pairs.append((left, right))
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            made += _identities(c, free)
-    return made
+            pairs += _identities(c, free)
+    return pairs
 
 
 def _steps(code: types.CodeType) -> list[tuple[str, str]]:
@@ -208,19 +208,19 @@ def _steps(code: types.CodeType) -> list[tuple[str, str]]:
 
 def _computed(code: types.CodeType, steps: list[tuple[str, str]]) -> frozenset[str]:
     """Return the local names that are only ever bound to what calls and operators return."""
-    given = code.co_argcount + code.co_kwonlyargcount
-    given += bool(code.co_flags & _MORE_ARGUMENTS) + bool(code.co_flags & _MORE_KEYWORDS)
-    made: set[str] = set()
-    others = set(code.co_varnames[:given])
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & _MORE_ARGUMENTS) + bool(code.co_flags & _MORE_KEYWORDS)
+    computed: set[str] = set()
+    others = set(code.co_varnames[:count])
     source = ("", "")
     for op, name in steps:
         if op in ("STORE_FAST", "STORE_DEREF"):
             no_array = source[0].startswith("LOAD_") and source[1] in _CLASSES  # x.dtype, float
             no_array = no_array or "CONST" in source[0]
-            (made if no_array or _returns(source[0]) else others).add(name)
+            (computed if no_array or _returns(source[0]) else others).add(name)
         elif op != "COPY":  # as in ``a = b = f()``
             source = (op, name)
-    return frozenset(made - others)
+    return frozenset(computed - others)
 
 
 def _returns(op: str) -> bool:
@@ -239,12 +239,12 @@ def _side(
     if "CONST" in op:
         return Side("constant"), 1
     if op == "LOAD_ATTR":
-        taken = 1
-        while taken < len(before) and before[-taken][0] == "LOAD_ATTR":
-            taken += 1
-        if not before[-taken][0].startswith("LOAD_"):
-            taken = 0
-        return Side("constant" if name in _CLASSES else "attribute", name), taken
+        count = 1
+        while count < len(before) and before[-count][0] == "LOAD_ATTR":
+            count += 1
+        if not before[-count][0].startswith("LOAD_"):
+            count = 0
+        return Side("constant" if name in _CLASSES else "attribute", name), count
     if op == "LOAD_GLOBAL" or (op == "LOAD_DEREF" and name in free):
         return Side("constant" if name in _CLASSES else "name", name), 1
     if op.startswith(("LOAD_FAST", "LOAD_DEREF")):

@@ -79,18 +79,18 @@ def unary(op: Op, x: Handle) -> Any:
     else:
         saved = (r if save_out else None, None)
     # Node(...) and ADArray(...), without the calls of __init__: a tenth of the cost.
-    made = _new(Node)
-    made.order = next_order()
-    made.op = op
-    made.parents = (node,)
-    made.saved = saved
-    made.params = None
-    made.aval = aval
-    made.span = node.span
-    made.guard = None
+    new_node = _new(Node)
+    new_node.order = next_order()
+    new_node.op = op
+    new_node.parents = (node,)
+    new_node.saved = saved
+    new_node.params = None
+    new_node.aval = aval
+    new_node.span = node.span
+    new_node.guard = None
     out = _new(type(x))
     out._v = r
-    out._node = made
+    out._node = new_node
     out._x = None
     out._frozen = save_out
     return out
@@ -180,18 +180,18 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         else:
             yv, guard = keep_plain(as_array(y), held=2)
     saved = (r if save_out else None, xv if save_x else None, yv if save_y else None)
-    made = _new(Node)  # as in `unary`
-    made.order = next_order()
-    made.op = op
-    made.parents = (nx, ny)
-    made.saved = saved
-    made.params = None
-    made.aval = aval
-    made.span = span
-    made.guard = guard
+    new_node = _new(Node)  # as in `unary`
+    new_node.order = next_order()
+    new_node.op = op
+    new_node.parents = (nx, ny)
+    new_node.saved = saved
+    new_node.params = None
+    new_node.aval = aval
+    new_node.span = span
+    new_node.guard = guard
     out = _new(cls)
     out._v = r
-    out._node = made
+    out._node = new_node
     out._x = None
     out._frozen = save_out
     return out
@@ -237,13 +237,13 @@ def stands_for_many(values: Iterable[Any]) -> Batching | None:
         if kind in BATCHED:
             return BATCHED[kind]
         if kind is tuple or kind is list:
-            found = stands_for_many(v)
+            batched = stands_for_many(v)
         elif kind is slice:
-            found = stands_for_many((v.start, v.stop, v.step))
+            batched = stands_for_many((v.start, v.stop, v.step))
         else:
             continue
-        if found is not None:
-            return found
+        if batched is not None:
+            return batched
     return None
 
 
@@ -310,8 +310,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: Params | None = None) -> An
                 if type(x) is list or type(x) is tuple:
                     return apply(op, tuple(join_hook.call(y, None) for y in operands), params)
                 if is_frame(x) or is_labelled(x):
-                    made = unframed(x, op.name)
-                    return apply(op, tuple(made if y is x else y for y in operands), params)
+                    array = unframed(x, op.name)
+                    return apply(op, tuple(array if y is x else y for y in operands), params)
                 x = refuse_subclass(x, op.name)
             values.append(adopt(x) if KINDS and type(x) in KINDS else x)
         parents.append(node)
@@ -489,12 +489,12 @@ def _push_several(
                 part if total is None else total if part is None else total + part
                 for total, part in zip(totals, parts, strict=True)
             ]
-    made = next((x._node for x in out if x._node is not None), None)
+    pick = next((x._node for x in out if x._node is not None), None)
     for x, total in zip(out, totals, strict=True):
         if total is not None and inexact(op, x._v):
             attach(x, level, total)
-    if made is not None:
-        node = made.parents[0]
+    if pick is not None:
+        node = pick.parents[0]
         assert node is not None
         save_tangents(node, (out, *operands))
         for x in out:

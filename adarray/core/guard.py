@@ -40,12 +40,14 @@ _lock = threading.RLock()
 _protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
 
 # The guards made in the outermost trace of this context.
-_made: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar("adarray_guards", default=None)
+_new_guards: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar(
+    "adarray_guards", default=None
+)
 
 
 def watch() -> Token[list[weakref.ref[Guard]] | None]:
     """Start to note the guards that are made in this context."""
-    return _made.set([])
+    return _new_guards.set([])
 
 
 def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None:
@@ -55,11 +57,11 @@ def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None
     traceback, and the arrays must not stay read-only with them.
     """
     if failed:
-        for ref in _made.get() or ():
+        for ref in _new_guards.get() or ():
             guard = ref()
             if guard is not None:
                 guard.release()
-    _made.reset(token)
+    _new_guards.reset(token)
 
 
 # Functions that Python's operators call, with the references to a plain operand that each holds,
@@ -129,9 +131,9 @@ def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Sea
     # All bytes once, also where elements share them: broadcast arrays and sliding windows.
     block = np.empty(high - low, np.uint8)
     start = value.__array_interface__["data"][0] - low
-    made: np.ndarray = np.ndarray(value.shape, value.dtype, block, start, value.strides)
+    out: np.ndarray = np.ndarray(value.shape, value.dtype, block, start, value.strides)
     np.copyto(block, np.asarray(_Memory(low, high, value)))
-    return made, None
+    return out, None
 
 
 class _Memory:
@@ -194,9 +196,9 @@ class Guard:
                 if array.flags.writeable:
                     array.flags.writeable = False
                     entry[1].append(array)
-        made = _made.get()
-        if made is not None:
-            made.append(weakref.ref(self))
+        guards = _new_guards.get()
+        if guards is not None:
+            guards.append(weakref.ref(self))
 
     def check(self, op: str) -> None:
         """Raise if the array was changed through a view made before.

@@ -193,12 +193,12 @@ def attributes_of(x: object) -> list[object]:
         space = object.__getattribute__(x, "__dict__")
     except Exception:  # a TypeVar of Python 3.12 has room for one and none; a property may raise
         space = None
-    held = list(space.values()) if isinstance(space, dict) else []
+    values = list(space.values()) if isinstance(space, dict) else []
     for cls in type(x).__mro__:
         if "__slots__" in cls.__dict__:
             slots = (s for s in cls.__dict__.values() if type(s) is types.MemberDescriptorType)
-            held += [s.__get__(x) for s in slots if is_set(s, x)]
-    return held
+            values += [s.__get__(x) for s in slots if is_set(s, x)]
+    return values
 
 
 def is_set(slot: types.MemberDescriptorType, x: object) -> bool:

@@ -54,11 +54,11 @@ def _write_transfer(g: Any, node: Node) -> tuple[object, object]:
         if _repeats(index, np.shape(region)):
             # An element written twice keeps the last value: the others had no effect.
             count = np.arange(value_g.size).reshape(value_g.shape)
-            held = plain_value(region)
+            values = plain_value(region)
             writer = np.empty(np.shape(region), int)
-            if is_device(held) or type(held) in BATCHED:
-                writer = np.zeros_like(held, int)
-            elif isinstance(held, Symbolic):
+            if is_device(values) or type(values) in BATCHED:
+                writer = np.zeros_like(values, int)
+            elif isinstance(values, Symbolic):
                 writer = np.zeros_like(region, int)  # an ADArray, into which code can write
             writer[index] = count
             value_g = value_g * (writer[index] == count)
@@ -86,19 +86,19 @@ def _repeats(index: object, shape: tuple[int, ...]) -> bool:
     if not any(isinstance(i, (np.ndarray, list)) for i in parts):
         return False
     axis, ndim = 0, len(shape)
-    taken = sum(_axes_of(i) for i in parts)
+    indexed = sum(_axes_of(i) for i in parts)
     pointers, lengths = [], []
     for i in parts:
         if i is Ellipsis:
-            axis += ndim - taken
+            axis += ndim - indexed
             continue
         if isinstance(i, list):
             i = np.asarray(i, None if i else int)
         if np.ndim(i) == 0 and isinstance(i, (bool, np.bool, np.ndarray)) and _axes_of(i) == 0:
             continue  # a truth value adds an axis of its own
         if isinstance(i, np.ndarray) and i.dtype == bool:
-            for k, found in enumerate(np.nonzero(i)):
-                pointers.append(found)
+            for k, positions in enumerate(np.nonzero(i)):
+                pointers.append(positions)
                 lengths.append(shape[axis + k])
         elif isinstance(i, (np.ndarray, int, np.integer)):
             pointers.append(np.asarray(i) % max(shape[axis], 1))
@@ -305,15 +305,15 @@ index_hook: Hook[Callable[[object], object]] = Hook("adarray.batching.writes")
 
 def _write_members(root: Handle, x: Handle, steps: Steps, index: object, v: object) -> bool:
     """Write where the target, the index or the value is that of a batch; return whether one is."""
-    made = members_hook.call(root, steps, index, v)
-    if made is None:
+    written = members_hook.call(root, steps, index, v)
+    if written is None:
         return False
     if is_borrowed(root):
         raise leaves_graph(
             f"vmap: in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
             "return the value, or write into an array made in the function that vmap takes",
         )
-    root._v, root._frozen = made, False
+    root._v, root._frozen = written, False
     sync_if_view(x)
     return True
 

@@ -185,7 +185,7 @@ class Load:
     __slots__ = ("__weakref__", "how", "name", "package")
     # By identity and use: the value, and what stands for it.
     known: dict[tuple[int, str], tuple[object, object]] = {}  # noqa: RUF012
-    asked: dict[int, Function] = {id(b): made for b, made in _QUESTIONS.items()}  # noqa: RUF012
+    questions: dict[int, Function] = {id(b): function for b, function in _QUESTIONS.items()}  # noqa: RUF012
 
     def __init__(self, name: str, how: str, package: str) -> None:
         self.name = name
@@ -210,22 +210,22 @@ class Load:
             inside = scope is not None and scope.covers(self.package)
             return value if inside or not issubclass(type(value), StandIn) else original(value)
         if scope is not None and scope.covers(self.package):
-            found = Load.known.get((id(value), self.how))
-            if found is None or found[0] is not value:
-                found = self._find(value)
-            return found[1]
+            entry = Load.known.get((id(value), self.how))
+            if entry is None or entry[0] is not value:
+                entry = self._find(value)
+            return entry[1]
         if value is builtins:
             return _BUILTINS if LEVEL.get() else value
-        if LEVEL.get() and (answer := Load.asked.get(id(value))) is not None:
+        if LEVEL.get() and (answer := Load.questions.get(id(value))) is not None:
             return answer
         return value
 
     def _find(self, value: object) -> tuple[object, object]:
-        made = standing_for(value, self.how)
-        if made is None:
+        replacement = standing_for(value, self.how)
+        if replacement is None:
             return value, value
-        found = Load.known[id(value), self.how] = value, made
-        return found
+        entry = Load.known[id(value), self.how] = value, replacement
+        return entry
 
     def __reduce__(self) -> tuple[Callable[..., Load], tuple[str, ...]]:
         return load_of, (self.name, self.how, self.package)
@@ -269,8 +269,8 @@ class MethodLoad:
             if scope is not None and scope.covers(self.package):
                 if type(x) is np.ndarray:
                     x = MethodLoad.enter.call(x)
-                elif (made := MethodLoad.special[self.name](x)) is not None:
-                    return made
+                elif (method := MethodLoad.special[self.name](x)) is not None:
+                    return method
         if issubclass(type(x), Handle):
             return getattr(x, self.name)
         try:
@@ -295,8 +295,8 @@ def standing_for(value: object, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if value is builtins:
         return _BUILTINS if how == "attribute" else None
-    if value is map or id(value) in Load.asked:
-        return Load.asked.get(id(value), _map) if how == "call" else None
+    if value is map or id(value) in Load.questions:
+        return Load.questions.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
         return None
     return _inside.call(value, how)
@@ -304,8 +304,8 @@ def standing_for(value: object, how: str) -> Any:
 
 def _map(function: Function, *iterables: Iterable[object]) -> Iterator[object]:
     """``map(float, xs)``: the class is called for each item."""
-    made = standing_for(function, "call")
-    return map(function if made is None else made, *iterables)
+    replacement = standing_for(function, "call")
+    return map(function if replacement is None else replacement, *iterables)
 
 
 def _look_up(frame: types.FrameType, name: str) -> object:

@@ -36,7 +36,7 @@ class Mirror:
         self._loan: weakref.ref[Loan] | None = None
         self.fill(root)
 
-    def given(self) -> np.ndarray:
+    def lend(self) -> np.ndarray:
         """Return the copy, as an array that tells how long it is held."""
         loan = self._loan() if self._loan is not None else None
         if loan is None:
@@ -44,7 +44,7 @@ class Mirror:
             self._loan = weakref.ref(loan)
         return np.asarray(loan)
 
-    def held(self) -> bool:
+    def is_lent(self) -> bool:
         """Whether others hold it still."""
         return self._loan is not None and self._loan() is not None
 
@@ -60,7 +60,7 @@ class Mirror:
 
 def is_mirrored(root: Handle) -> bool:
     """Whether others hold a copy on the host."""
-    return root._x is not None and root._x.mirror is not None and root._x.mirror.held()
+    return root._x is not None and root._x.mirror is not None and root._x.mirror.is_lent()
 
 
 def mirrored(root: Handle) -> np.ndarray:
@@ -69,8 +69,8 @@ def mirrored(root: Handle) -> np.ndarray:
     more = extras(root)
     if more.mirror is None:
         more.mirror = Mirror(root)
-    made: np.ndarray = more.mirror.given()
-    return made
+    copy: np.ndarray = more.mirror.lend()
+    return copy
 
 
 def absorb(root: Handle) -> None:

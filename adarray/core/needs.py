@@ -69,7 +69,7 @@ def needs_interception(f: types.FunctionType, code: types.CodeType) -> bool:
     if code.co_flags & _SUSPENDS or any(type(c) is tuple and "out" in c for c in code.co_consts):
         return True
     steps = [i for i in dis.get_instructions(code) if i.opname not in _SKIPPED]
-    held = _Held(f, code)
+    names = _Bindings(f, code)
     loaded: object = _UNKNOWN  # what the instruction before has pushed
     for at, step in enumerate(steps):
         name = step.opname
@@ -78,10 +78,10 @@ def needs_interception(f: types.FunctionType, code: types.CodeType) -> bool:
         if _is_module(loaded) and name not in _TAKES_ATTRIBUTE:
             return True  # the module is passed on
         if name in ("LOAD_GLOBAL", "LOAD_DEREF"):
-            loaded = held.value(step.argval, name == "LOAD_DEREF")
+            loaded = names.value(step.argval, name == "LOAD_DEREF")
             known = _is_module(loaded) or _is_harmless(loaded)
         elif name not in _TAKES_ATTRIBUTE:
-            loaded, known = _UNKNOWN, held.is_harmless(steps, at)
+            loaded, known = _UNKNOWN, names.is_harmless(steps, at)
         elif _is_module(loaded):
             loaded = vars(_plain(loaded)).get(step.argval)
             known = _is_module(loaded) or _is_harmless(loaded)
@@ -102,7 +102,7 @@ def dispatches(f: object) -> bool:
     )
 
 
-class _Held:
+class _Bindings:
     """What the names in a function stand for."""
 
     def __init__(self, f: types.FunctionType, code: types.CodeType) -> None:
@@ -116,10 +116,10 @@ class _Held:
                 return self._cells[name].cell_contents
             except (KeyError, ValueError):  # of its own, for functions in it; not assigned yet
                 return _UNKNOWN
-        found = self._globals.get(name, _UNKNOWN)
-        if found is _UNKNOWN and name in _BUILTINS:
+        value = self._globals.get(name, _UNKNOWN)
+        if value is _UNKNOWN and name in _BUILTINS:
             return getattr(builtins, name)
-        return found
+        return value
 
     def is_harmless(self, steps: list[dis.Instruction], at: int) -> bool:
         """Whether an instruction that loads no name does the same in interception."""

@@ -70,9 +70,9 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Inputs, kwargs: Params) -> 
     kwargs = dict(kwargs)
     out = kwargs.pop("out", None)
     targets = out if isinstance(out, tuple) else (out,)
-    kept = kwargs.get("where", True) is not True and method != "reduce" and traced(targets)
+    masked = kwargs.get("where", True) is not True and method != "reduce" and traced(targets)
     watched = name in WATCHED and method == "__call__"
-    followed_on = kept or traced(inputs) or traced(kwargs.get("initial")) or watched
+    followed_on = masked or traced(inputs) or traced(kwargs.get("initial")) or watched
     if not (followed_on or _fills(ufunc, targets)):
         return _untraced(ufunc, method, inputs, kwargs, targets)
     if method != "__call__":
@@ -128,11 +128,11 @@ def _untraced(
     results = r if isinstance(r, tuple) else (r,)
     if len(targets) != len(results):  # no out= was given
         targets = (None,) * len(results)
-    made = tuple(
+    outputs = tuple(
         _wrap(part) if t is None else assign(t, type(t)(part)) if isinstance(t, Handle) else t
         for part, t in zip(results, targets, strict=True)
     )
-    return made if isinstance(r, tuple) else made[0]
+    return outputs if isinstance(r, tuple) else outputs[0]
 
 
 def _masked(ufunc: np.ufunc, inputs: Inputs, kwargs: Params, targets: Inputs) -> object:
@@ -169,10 +169,10 @@ def _masked(ufunc: np.ufunc, inputs: Inputs, kwargs: Params, targets: Inputs) ->
     parts = r if isinstance(r, tuple) else (r,)
     if len(targets) != len(parts):
         targets = (None,) * len(parts)
-    made = tuple(
+    outputs = tuple(
         _write_masked(t, part, mask, casting, name) for t, part in zip(targets, parts, strict=True)
     )
-    return made if isinstance(r, tuple) else made[0]
+    return outputs if isinstance(r, tuple) else outputs[0]
 
 
 def _write_masked(target: Any, part: Any, mask: np.ndarray, casting: Casting, name: str) -> object:
@@ -240,12 +240,12 @@ def _loop_inputs(ufunc: np.ufunc, inputs: Operands, kwargs: Params) -> tuple[obj
         signature = (None,) * ufunc.nin + (dtype,) * ufunc.nout
     if signature is not None:
         signature = tuple(None if d is None else _instance(d) for d in signature)
-    given = tuple(
+    types = tuple(
         type(x) if is_number(x) else x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
         for x in map(plain, inputs)
     )
     options = {} if signature is None else {"signature": signature}
-    resolved = ufunc.resolve_dtypes(given + (None,) * ufunc.nout, casting=casting, **options)
+    resolved = ufunc.resolve_dtypes(types + (None,) * ufunc.nout, casting=casting, **options)
     return tuple(
         call_function(np.astype, (x, d), {}) if isinstance(x, Handle) else np.asarray(x, d)[()]
         for x, d in zip(inputs, resolved[: ufunc.nin], strict=True)
@@ -255,8 +255,8 @@ def _loop_inputs(ufunc: np.ufunc, inputs: Operands, kwargs: Params) -> tuple[obj
 def _instance(dtype: Any) -> DType:
     """Return a dtype that may be given as its class, as ufuncs take it."""
     named = isinstance(dtype, type) and issubclass(dtype, np.dtype)
-    made: DType = np.dtype(dtype.type if named else dtype)
-    return made
+    out: DType = np.dtype(dtype.type if named else dtype)
+    return out
 
 
 def is_number(x: object) -> bool:
@@ -361,9 +361,9 @@ def _apart(x: object) -> object:
     return x
 
 
-def _unsupported(func: Function, *given: object) -> UnsupportedFunctionError:
+def _unsupported(func: Function, *values: object) -> UnsupportedFunctionError:
     name = func.__name__
-    levels = levels_of(given) if given else None
+    levels = levels_of(values) if values else None
     if func in REFUSED:
         return UnsupportedFunctionError(f"{name}: {REFUSED[func]}", levels)
     return UnsupportedFunctionError(
@@ -466,10 +466,10 @@ def on_plain(function: Function, args: Operands, kwargs: Params) -> Any:
     """Call a function that does not dispatch on plain values; `jit` records the call."""
     mode = MODE.get()
     if BATCHED:
-        given, options = plain(args), plain(kwargs)
-        batched = stands_for_many((*given, *options.values()))
+        values, options = plain(args), plain(kwargs)
+        batched = stands_for_many((*values, *options.values()))
         if batched is not None:
-            return batched.function(function, given, options)
+            return batched.function(function, values, options)
     recorder = mode.recorder if mode is not None else None
     if recorder is not None and (followed(args) or followed(kwargs)):
         return recorder.function(function, plain(args), plain(kwargs))

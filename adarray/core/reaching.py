@@ -54,7 +54,7 @@ from adarray.device import KINDS
 # A weak reference to a function, None for the one that was looked at, and what it compares.
 Site: TypeAlias = tuple[weakref.ref[object] | None, Comparing]
 # A function or module likewise, and names in it with what returns that to which they are bound.
-Found: TypeAlias = tuple[weakref.ref[object] | None, list[tuple[str, Callable[[], object]]]]
+Bindings: TypeAlias = tuple[weakref.ref[object] | None, list[tuple[str, Callable[[], object]]]]
 
 # What was looked at -> (generation, what it depends on, what compares): see `_Walk`.
 _reached: Noted[Reached] = Noted()
@@ -70,7 +70,7 @@ class Reached:
     needs : bool
         Whether it must be intercepted: whether anything there does what NumPy's protocols
         do not show.
-    found : list
+    bindings : list
         What that depends on: a weak reference to a function or module, None for the function
         itself; pairs of a name in its namespace and what returns that to which it is bound.
     sites : list
@@ -84,12 +84,14 @@ class Reached:
         For which modules interception has seen to it (see `adarray.intercepting.rebinding`).
     """
 
-    __slots__ = ("__weakref__", "_generation", "found", "needs", "rebound", "sites", "truths")
+    __slots__ = ("__weakref__", "_generation", "bindings", "needs", "rebound", "sites", "truths")
 
-    def __init__(self, needs: bool, found: list[Found], sites: list[Site], truths: int) -> None:
+    def __init__(
+        self, needs: bool, bindings: list[Bindings], sites: list[Site], truths: int
+    ) -> None:
         # What is compared with np.True_ by ``is`` must be the one that NumPy has.
         self.needs = needs or asks_truths(truths)
-        self.found = found
+        self.bindings = bindings
         self.sites = sites
         self.truths = truths
         self.rebound: object = None
@@ -99,7 +101,7 @@ class Reached:
         """Whether names are bound to what they were bound to; `root` is the function."""
         if self._generation is not generation():
             return False
-        for owner, names in self.found:
+        for owner, names in self.bindings:
             x = root if owner is None else owner()
             if x is None:
                 return False
@@ -132,12 +134,12 @@ def reach(f: Any) -> Reached:
     if simple and (known := _like_another(f)) is not None:
         return known
     code = f.__code__ if simple else None
-    made = _Walk().run(f)
+    reached = _Walk().run(f)
     if kind.__weakrefoffset__:
-        _reached.note(f, made)
+        _reached.note(f, reached)
     if simple:
-        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), made))
-    return made
+        _twins.note(code, (weakref.ref(f.__code__), id(f.__globals__), reached))
+    return reached
 
 
 def sites(f: object) -> list[Site]:
@@ -158,17 +160,17 @@ def reach_arguments(args: Operands, kwargs: Params) -> bool:
     for x in (*args, *kwargs.values()) if kwargs else args:
         kind = type(x)
         if kind not in DATA and not issubclass(kind, Handle):
-            return _reach_given([*args, *kwargs.values()])
+            return _reach_objects([*args, *kwargs.values()])
     return False
 
 
-def _reach_given(waiting: list[object]) -> bool:
+def _reach_objects(waiting: list[object]) -> bool:
     """Make functions and objects ready; return whether there are any, or numbers in a sequence.
 
     NumPy converts a sequence of numbers where it takes an array, and no protocol shows that.
     """
     seen: dict[int, object] = {}  # they may hold each other
-    found = False
+    any_reached = False
     while waiting and len(seen) < LIMIT:
         x = waiting.pop()
         kind = type(x)
@@ -177,10 +179,10 @@ def _reach_given(waiting: list[object]) -> bool:
         seen[id(x)] = x
         if issubclass(kind, TABLES):
             items = list(items_of(x))
-            found = found or (issubclass(kind, (list, tuple)) and _holds_numbers(items))
+            any_reached = any_reached or (issubclass(kind, (list, tuple)) and _holds_numbers(items))
             waiting += items
             continue
-        found = True
+        any_reached = True
         if kind in CALLED:
             reach(x)
         elif issubclass(kind, type) or is_clients(kind):
@@ -188,7 +190,7 @@ def _reach_given(waiting: list[object]) -> bool:
             waiting += parts_of(x)
         elif kind in RUNNING:
             _refuse_running(x)
-    return found
+    return any_reached
 
 
 def _holds_numbers(items: list[object]) -> bool:
@@ -212,7 +214,7 @@ def _nothing() -> None:
     return None
 
 
-class _Kept:
+class _StrongReference:
     """Answers as a weak reference does, for functions of NumPy, which have none."""
 
     __slots__ = ("_of",)
@@ -228,7 +230,7 @@ class _Walk:
     """One look at everything that a function reaches; see `Reached`."""
 
     def __init__(self) -> None:
-        self._found: list[Found] = []
+        self._bindings: list[Bindings] = []
         self._sites: list[Site] = []
         self._needs = False
         self._truths = 0
@@ -252,13 +254,13 @@ class _Walk:
             known = _reached.get(x) if type(x) is types.FunctionType else None
             if known is not None and known.holds(x):
                 me = weakref.ref(x)
-                self._found += [(owner or me, names) for owner, names in known.found]
+                self._bindings += [(owner or me, names) for owner, names in known.bindings]
                 self._sites += [(owner or me, what) for owner, what in known.sites]
                 self._needs |= known.needs
                 self._truths |= known.truths
             else:
                 self._waiting.extend(self._next(x))
-        return Reached(self._needs, self._found, self._sites, self._truths)
+        return Reached(self._needs, self._bindings, self._sites, self._truths)
 
     def _next(self, x: Any) -> Iterator[object]:
         kind = type(x)
@@ -325,7 +327,7 @@ class _Walk:
         what = compared(f, (*(bound_to(space, n) for n in names), *captured(f)))
         if what.by:
             self._sites.append((None if f is self._root else weakref.ref(f), what))
-        found: list[tuple[str, Callable[[], object]]] = []
+        bindings: list[tuple[str, Callable[[], object]]] = []
         for name in names:
             value = space.get(name)
             kind = type(value)
@@ -333,18 +335,18 @@ class _Walk:
                 self._truths |= NAMES_NUMPYS
             if value is None:
                 if name in space or name in own.calls:
-                    found.append((name, _nothing))
+                    bindings.append((name, _nothing))
             elif issubclass(kind, types.ModuleType):
-                found.append((name, weakref.ref(value)))
+                bindings.append((name, weakref.ref(value)))
                 yield from self._of_module(value, names)
             elif callable(value) or kind in MAY_HOLD or is_clients(kind):
                 if kind.__weakrefoffset__:
-                    found.append((name, weakref.ref(value)))
+                    bindings.append((name, weakref.ref(value)))
                 elif dispatches(value):
-                    found.append((name, _Kept(value)))
+                    bindings.append((name, _StrongReference(value)))
                 yield value
-        if found:
-            self._found.append((None if f is self._root else weakref.ref(f), found))
+        if bindings:
+            self._bindings.append((None if f is self._root else weakref.ref(f), bindings))
 
     def _of_module(self, module: object, names: frozenset[str]) -> Iterator[object]:
         inner = object.__getattribute__(module, "__dict__")
@@ -353,16 +355,16 @@ class _Walk:
         self._modules[names].add(id(module))
         if not isinstance(inner, dict) or not client_of(inner):
             return
-        found: list[tuple[str, Callable[[], object]]] = []
+        bindings: list[tuple[str, Callable[[], object]]] = []
         for name in names:
             value = inner.get(name)
             if issubclass(type(value), types.ModuleType):
                 yield from self._of_module(value, names)
             elif callable(value) and type(value).__weakrefoffset__:
-                found.append((name, weakref.ref(value)))
+                bindings.append((name, weakref.ref(value)))
                 yield value
-        if found and type(module) is types.ModuleType:
-            self._found.append((weakref.ref(module), found))
+        if bindings and type(module) is types.ModuleType:
+            self._bindings.append((weakref.ref(module), bindings))
 
 
 # What finds a function by a text.

@@ -29,13 +29,13 @@ def reraise(op: Op, values: Operands, error: ValueError) -> NoReturn:
     """Raise NumPy's error with the operation and the operands' shapes in it."""
     if type(error) is not ValueError:  # AxisError and the like say more by their type
         raise error
-    given = [i for i, v in enumerate(values) if v is not None]
-    shapes = [aval_of(values[i]).shape for i in given]
+    present = [i for i, v in enumerate(values) if v is not None]
+    shapes = [aval_of(values[i]).shape for i in present]
     if op.pointwise and _broadcast(shapes):
         raise error  # about something else, such as integers to negative powers
     listed = " and ".join(map(str, shapes)) if len(shapes) < 4 else str(shapes)
     if op.pointwise or len(shapes) > 1:
-        numbers = " and ".join(map(str, given)) if len(shapes) < 4 else "all"
+        numbers = " and ".join(map(str, present)) if len(shapes) < 4 else "all"
         what = f"operands {numbers} have shapes {listed}"
     else:
         what = f"the operand has shape {listed}"

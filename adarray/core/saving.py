@@ -52,10 +52,10 @@ def saved_for(
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
             if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
-                kept = save(x)
-                if not op.pointwise and not isinstance(kept, (np.ndarray, np.generic, Symbolic)):
-                    kept = np.asarray(kept)[()]  # a traced Python number: rules ask for its shape
-                saved.append(kept)
+                value = save(x)
+                if not op.pointwise and not isinstance(value, (np.ndarray, np.generic, Symbolic)):
+                    value = np.asarray(value)[()]  # a traced Python number: rules ask for its shape
+                saved.append(value)
                 continue
             v, guard = keep_plain(as_array(v))
             saved.append(v)

@@ -83,12 +83,12 @@ def save_tangents(node: Node, sources: Operands) -> None:
         if isinstance(v, tuple) and isinstance(source, tuple):  # several results
             parts = tuple(_with_tangents(node, a, b) for a, b in zip(v, source, strict=True))
             changed = any(a is not b for a, b in zip(v, parts, strict=True))
-            made: object = parts
+            saved_value: object = parts
         else:
-            made = _with_tangents(node, v, source)
-            changed = made is not v
+            saved_value = _with_tangents(node, v, source)
+            changed = saved_value is not v
         if changed:
-            saved[j] = made
+            saved[j] = saved_value
             node.saved = saved  # a list: some of the values are ADArrays
 
 
@@ -103,9 +103,9 @@ def _with_tangents(node: Node, v: Any, source: object) -> object:
     if not needed:
         return v
     value = v._v if isinstance(v, Handle) else v
-    kept = tuple(Tangent(t.level, _apart(t.value, node.span[1])) for t in needed)
-    node.span = (min(node.span[0], kept[0].level), node.span[1])
-    return type(source)(value, None, Extras(tangents=kept, weak=source._x.weak), True)
+    tangents = tuple(Tangent(t.level, _apart(t.value, node.span[1])) for t in needed)
+    node.span = (min(node.span[0], tangents[0].level), node.span[1])
+    return type(source)(value, None, Extras(tangents=tangents, weak=source._x.weak), True)
 
 
 def _apart(tangent: Handle, level: int) -> Handle:
@@ -115,11 +115,11 @@ def _apart(tangent: Handle, level: int) -> Handle:
     made) where it belongs to that trace only, which needs no more than the values.
     A tangent that an outer trace made keeps its node, which that trace walks.
     """
-    kept = snapshot(tangent)
-    node = kept._node
+    own = snapshot(tangent)
+    node = own._node
     if node is not None and node.span[1] == level and not is_walked(node.span[0], level):
-        kept._node = None
-    return kept
+        own._node = None
+    return own
 
 
 def attach(out: Handle, level: int, tangent: Any) -> None:
@@ -140,8 +140,8 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     if tangent._x is not None or type(tangent._v) in ARRAYS:
         tangent = snapshot(tangent)
     x = extras(out)
-    kept = tuple(t for t in x.tangents if t.level != level)
-    x.tangents = tuple(sorted((*kept, Tangent(level, tangent)), key=lambda t: t.level))
+    others = tuple(t for t in x.tangents if t.level != level)
+    x.tangents = tuple(sorted((*others, Tangent(level, tangent)), key=lambda t: t.level))
 
 
 def inexact(op: Op, v: Value) -> bool:
@@ -173,9 +173,9 @@ def strong_zero(g: Any, r: Any) -> Any:
     if isinstance(value, Symbolic):
         return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
     if is_device(value) and r is value:
-        made = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
-        if made is not NotImplemented:
-            return made
+        product = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
+        if product is not NotImplemented:
+            return product
     if not is_device(value):
         if type(value) is not np.ndarray:
             if value == value:

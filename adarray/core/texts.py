@@ -49,10 +49,10 @@ class TracedText(Shown, str):
 
     def __new__(cls, text: str, x: object, shown: str = "traced({})") -> TracedText:
         """Make it, of an ADArray or arguments with one."""
-        made = super().__new__(cls, shown.format(text))
-        made.of, made.text = x, text
-        made._tell()
-        return made
+        traced_text = super().__new__(cls, shown.format(text))
+        traced_text.of, traced_text.text = x, text
+        traced_text._tell()
+        return traced_text
 
     text: str
 
@@ -230,10 +230,10 @@ def _fate(code: types.CodeType, at: int, names: bool = True) -> tuple[str, bool]
 def _only_shown(code: types.CodeType, local: str) -> bool:
     """Whether all that code does with a local name is to show it, or to give it to a function."""
     for instruction in dis.get_instructions(code):
-        found = instruction.argval
+        names = instruction.argval
         if (
             "LOAD" in instruction.opname
-            and local in (found if isinstance(found, tuple) else (found,))
+            and local in (names if isinstance(names, tuple) else (names,))
             and _fate(code, instruction.offset, False)[0] not in ("shown", "given")
         ):
             return False
@@ -242,26 +242,26 @@ def _only_shown(code: types.CodeType, local: str) -> bool:
 
 def _before(code: types.CodeType, at: int) -> Iterator[str]:
     """Give the names and texts that the statement has read before an instruction."""
-    found: list[str] = []
+    names: list[str] = []
     for instruction in dis.get_instructions(code):
         if instruction.offset > at:
             break
         name = instruction.opname
         if name in _DROPS or name.startswith(_ENDS):
-            found = []
+            names = []
         if "FAST_LOAD_FAST" in name:  # two instructions in one, of Python 3.13
-            found += instruction.argval[name.startswith("STORE") :]
+            names += instruction.argval[name.startswith("STORE") :]
         elif name.startswith("LOAD") and isinstance(instruction.argval, str):
-            found.append(instruction.argval)
-    return iter(found)
+            names.append(instruction.argval)
+    return iter(names)
 
 
 def rounds(spec: str) -> bool:
     """Whether numbers in a format such as ``.3f`` are rounded: text of them moves in jumps."""
-    found = _SPEC.fullmatch(spec)
-    if found is None:
+    match = _SPEC.fullmatch(spec)
+    if match is None:
         return False
-    digits, kind = found.groups()
+    digits, kind = match.groups()
     return bool(kind) if digits is None else int(digits) <= _ROUNDED
 
 

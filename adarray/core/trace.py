@@ -317,8 +317,8 @@ _gc_before: tuple[int, int, int] = (700, 10, 10)
 def levels_of(x: object) -> list[int]:
     """Return the levels of the open traces that see `x`, or an ADArray in it."""
     if isinstance(x, Handle):
-        found = [] if x._node is None else within(*x._node.span)
-        return found if x._x is None else [*found, *(t.level for t in x._x.tangents)]
+        levels = [] if x._node is None else within(*x._node.span)
+        return levels if x._x is None else [*levels, *(t.level for t in x._x.tangents)]
     if isinstance(x, (list, tuple)):
         return [level for i in x for level in levels_of(i)]
     return levels_of(list(x.values())) if isinstance(x, dict) else []
@@ -327,13 +327,13 @@ def levels_of(x: object) -> list[int]:
 def _levels_at_work() -> list[int]:
     """Return the levels of the traces that see the ADArrays in the frames of our code."""
     frame: types.FrameType | None = sys._getframe(1)
-    found: list[int] = []
+    levels: list[int] = []
     while frame is not None:
-        found += levels_of(list(frame.f_locals.values()))
+        levels += levels_of(list(frame.f_locals.values()))
         if not str(frame.f_globals.get("__name__")).startswith("adarray"):
             break
         frame = frame.f_back
-    return found
+    return levels
 
 
 levels_hook.set(_levels_at_work)
