@@ -270,7 +270,7 @@ class Op:
         self.pointwise = isinstance(lower, Pointwise)
         self.variadic = bool(operands) and operands[-1].startswith("*")
         self._plans: dict[int, tuple[bool, ...]] = {}
-        self._binder: Binder | None = None
+        self._binder: ArgumentBinder | None = None
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -280,14 +280,14 @@ class Op:
         """Number of operands; of a variadic operation, those before the sequence."""
         return len(self.operands) if self.operands else len(self.rules)
 
-    def expression(self, *operands: object) -> scalar.Expr:
+    def expression(self, *operands: object) -> scalar.ScalarExpr:
         """Return the scalar expression of a pointwise operation for symbols `operands`."""
         assert isinstance(self.lower, Pointwise)
         if self.lower.expr is not None:
             return scalar.as_expr(self.lower.expr(*operands))
         return scalar.call(self.numpy.__name__, *operands)
 
-    def derivative_expression(self, operand: int) -> scalar.Expr:
+    def derivative_expression(self, operand: int) -> scalar.ScalarExpr:
         """Return rule `operand` of a pointwise operation as an expression of g, out, x0, x1..."""
         rule = self.rules[operand]
         assert rule is not None
@@ -317,7 +317,7 @@ class Op:
         The operands are None where the call is one for `general`.
         """
         if self._binder is None:
-            self._binder = Binder(self)
+            self._binder = ArgumentBinder(self)
         return self._binder(args, kwargs)
 
 
@@ -330,7 +330,7 @@ _ELSEWHERE = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 Bound: TypeAlias = tuple[Any, Params, Any]
 
 
-class Binder:
+class ArgumentBinder:
     """Sorts the arguments of a NumPy call into operands, params and ``out=``."""
 
     def __init__(self, op: Op) -> None:

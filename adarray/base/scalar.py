@@ -1,6 +1,6 @@
 """Scalar expressions: what one element of a pointwise operation computes.
 
-An `Expr` is what a derivative rule or a `Pointwise` lowering returns when it is
+An `ScalarExpr` is what a derivative rule or a `Pointwise` lowering returns when it is
 called with symbols instead of arrays. Since the rules are written with operators
 and ``np.*`` functions, the same text serves arrays (it computes), ADArrays (it
 records) and symbols (it is printed as C).
@@ -21,14 +21,14 @@ LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 BITWISE = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "invert": "logical_not"}
 
 
-class Expr:
+class ScalarExpr:
     """A frozen scalar expression.
 
     Attributes
     ----------
     op : str
         ``"var"``, ``"const"``, or the name of a NumPy function.
-    args : tuple of Expr
+    args : tuple of ScalarExpr
         Operands; empty for leaves.
     value : str or bool or int or float or None
         Name of a variable or value of a constant.
@@ -36,7 +36,7 @@ class Expr:
 
     __slots__ = ("args", "op", "value")
 
-    def __init__(self, op: str, args: tuple[Expr, ...] = (), value: Any = None) -> None:
+    def __init__(self, op: str, args: tuple[ScalarExpr, ...] = (), value: Any = None) -> None:
         self.op = op
         self.args = args
         self.value = value
@@ -50,7 +50,7 @@ class Expr:
             return self.args[1].is_bool and self.args[2].is_bool
         return self.op == "const" and isinstance(self.value, bool)
 
-    def walk(self) -> Iterator[Expr]:
+    def walk(self) -> Iterator[ScalarExpr]:
         """Yield this expression and all below it, operands first."""
         for arg in self.args:
             yield from arg.walk()
@@ -82,37 +82,37 @@ class Expr:
         return call("where", *args)
 
 
-def var(name: str) -> Expr:
+def var(name: str) -> ScalarExpr:
     """Return the symbol `name`."""
-    return Expr("var", value=name)
+    return ScalarExpr("var", value=name)
 
 
-def as_expr(value: object) -> Expr:
+def as_expr(value: object) -> ScalarExpr:
     """Return `value` as an expression: symbols as they are, numbers as constants."""
-    if isinstance(value, Expr):
+    if isinstance(value, ScalarExpr):
         return value
     if isinstance(value, (bool, np.bool_)):
-        return Expr("const", value=bool(value))
+        return ScalarExpr("const", value=bool(value))
     if isinstance(value, (int, float, np.integer, np.floating)):
-        return Expr("const", value=value.item() if isinstance(value, np.generic) else value)
+        return ScalarExpr("const", value=value.item() if isinstance(value, np.generic) else value)
     raise TypeError(f"scalar expression: {type(value).__name__} is not a number or a symbol")
 
 
-def call(name: str, *args: object) -> Expr:
+def call(name: str, *args: object) -> ScalarExpr:
     """Return the expression that applies the NumPy function `name` to `args`."""
     operands = tuple(as_expr(a) for a in args)
     if name in BITWISE and all(a.is_bool for a in operands):
         name = BITWISE[name]
-    return Expr({"true_divide": "divide", "abs": "absolute"}.get(name, name), operands)
+    return ScalarExpr({"true_divide": "divide", "abs": "absolute"}.get(name, name), operands)
 
 
-def variables(expr: Expr) -> frozenset[str]:
+def variables(expr: ScalarExpr) -> frozenset[str]:
     """Return the names of the symbols that `expr` reads."""
     return frozenset(e.value for e in expr.walk() if e.op == "var")
 
 
-def _operator(name: str, swapped: bool = False) -> Callable[..., Expr]:
-    def method(self: Expr, *others: object) -> Expr:
+def _operator(name: str, swapped: bool = False) -> Callable[..., ScalarExpr]:
+    def method(self: ScalarExpr, *others: object) -> ScalarExpr:
         return call(name, *others, self) if swapped else call(name, self, *others)
 
     return method
@@ -122,10 +122,10 @@ for _symbol, _name in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
     "mod": "remainder", "floordiv": "floor_divide", "and": "bitwise_and", "or": "bitwise_or",
 }.items():  # fmt: skip
-    setattr(Expr, f"__{_symbol}__", _operator(_name))
-    setattr(Expr, f"__r{_symbol}__", _operator(_name, swapped=True))
+    setattr(ScalarExpr, f"__{_symbol}__", _operator(_name))
+    setattr(ScalarExpr, f"__r{_symbol}__", _operator(_name, swapped=True))
 for _symbol, _name in {
     "neg": "negative", "abs": "absolute", "invert": "invert", "lt": "less", "le": "less_equal",
     "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }.items():  # fmt: skip
-    setattr(Expr, f"__{_symbol}__", _operator(_name))
+    setattr(ScalarExpr, f"__{_symbol}__", _operator(_name))

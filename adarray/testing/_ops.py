@@ -14,7 +14,7 @@ from adarray.base.errors import BackendError
 from adarray.base.op import OPS, Contraction, Op, Reduction, Scan
 from adarray.base.probe import call_plain
 from adarray.base.runtime import current_mode
-from adarray.base.scalar import Expr, var
+from adarray.base.scalar import ScalarExpr, var
 from adarray.core.dispatch import run
 from adarray.core.trace import Handle
 from adarray.device import host, is_device
@@ -364,7 +364,7 @@ def _copy(x: Any) -> Any:
     return x
 
 
-def evaluate(expression: Expr, values: dict[str, Any]) -> Any:
+def evaluate(expression: ScalarExpr, values: dict[str, Any]) -> Any:
     """Compute a scalar expression on arrays with NumPy."""
     if expression.op == "var":
         return values[expression.value]

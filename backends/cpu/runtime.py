@@ -19,7 +19,7 @@ from adarray_backends.cpu import blas
 
 from adarray.base.environment import wrong
 from adarray.base.op import OPS, Op, Reduction
-from adarray.base.scalar import Expr
+from adarray.base.scalar import ScalarExpr
 from adarray.compiler.ir.target import CPU
 from adarray.compiler.scalars import eager
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -192,7 +192,7 @@ class CPUEngine(CompilingEngine):
         self._map = library.lib.adarray_map
         self._fold = library.lib.adarray_fold
         self._kernels: dict[Any, Compiled | None] = {}
-        self._calls: dict[tuple[Op, int], Expr | None] = {}
+        self._calls: dict[tuple[Op, int], ScalarExpr | None] = {}
 
     # -- compiled plans --------------------------------------------------------------------
 

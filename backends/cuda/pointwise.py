@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from adarray.base.op import Op
-from adarray.base.scalar import Expr, var, variables
+from adarray.base.scalar import ScalarExpr, var, variables
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.eager import FIXED, keeps_dtype, truth_variables
 from adarray.compiler.scalars.expressions import (
@@ -88,14 +88,14 @@ def identity(dtype: str) -> PointwiseText:
     return PointwiseText("copied", dtype, ("x0",), frozenset(), (), "x0")
 
 
-def _fix(op: Op, expr: Expr, fixed: int | None) -> Expr:
+def _fix(op: Op, expr: ScalarExpr, fixed: int | None) -> ScalarExpr:
     if fixed is None:
         return simplify(expr)
     operand, values = FIXED[op.name]
     return substitute(expr, {f"x{operand}": values[fixed]})
 
 
-def _text(name: str, expr: Expr, dtype: str) -> PointwiseText | None:
+def _text(name: str, expr: ScalarExpr, dtype: str) -> PointwiseText | None:
     truths = truth_variables(expr)
     if expr.is_bool:
         return None

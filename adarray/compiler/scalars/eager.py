@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adarray.base.op import OPS, Op, Pointwise, Reduction, all_ops
-from adarray.base.scalar import LOGICAL, Expr, as_expr, var, variables
+from adarray.base.scalar import LOGICAL, ScalarExpr, as_expr, var, variables
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.expressions import C, Dialect, Printer, UnprintableError
 from adarray.compiler.scalars.rewrite import simplify, substitute
@@ -40,7 +40,7 @@ LEAF, EXACT_LEAF = 1024, 4096
 NEUTRAL = {"maximum": -np.inf, "minimum": np.inf}
 
 
-def is_heavy(expr: Expr) -> bool:
+def is_heavy(expr: ScalarExpr) -> bool:
     """Whether NumPy takes tens of cycles an element for a function in `expr`.
 
     The others wait for memory.
@@ -107,7 +107,7 @@ def _order(names: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda n: (n[0] != "g", n[0] == "x", n)))
 
 
-def truth_variables(expr: Expr) -> frozenset[str]:
+def truth_variables(expr: ScalarExpr) -> frozenset[str]:
     """Return the variables that `expr` reads as truth values: conditions of `where`."""
     truths: set[str] = set()
     for e in expr.walk():
@@ -116,7 +116,9 @@ def truth_variables(expr: Expr) -> frozenset[str]:
     return frozenset(truths)
 
 
-def pointwise_kernel(name: str, expr: Expr, dtype: str, dialect: Dialect = C) -> Kernel | None:
+def pointwise_kernel(
+    name: str, expr: ScalarExpr, dtype: str, dialect: Dialect = C
+) -> Kernel | None:
     """Return a kernel that computes `expr` for every element, None if it is not printable."""
     truths = truth_variables(expr)
     printer = Printer(dtype, dialect, truths)
@@ -144,7 +146,7 @@ def pointwise_kernel(name: str, expr: Expr, dtype: str, dialect: Dialect = C) ->
     return Kernel(name, dtype, inputs, truths, text, heavy)
 
 
-def _symbols(op: Op) -> list[Expr]:
+def _symbols(op: Op) -> list[ScalarExpr]:
     return [var(f"x{i}") for i in range(op.arity)]
 
 
@@ -156,7 +158,7 @@ def keeps_dtype(op: Op, dtype: str) -> bool:
         return bool(op.evaluate(*ones).dtype == dtype)
 
 
-def _fix(op: Op, expr: Expr, fixed: int | None) -> Expr:
+def _fix(op: Op, expr: ScalarExpr, fixed: int | None) -> ScalarExpr:
     """Put the value number `fixed` in place of the operand that has kernels of its own."""
     if fixed is None:
         return simplify(expr)
@@ -190,7 +192,7 @@ def forward(op: Op, dtype: str, fixed: int | None = None) -> Kernel | None:
     return pointwise_kernel(_name(op, "", fixed, dtype), expr, dtype)
 
 
-def is_one_pass(expr: Expr) -> bool:
+def is_one_pass(expr: ScalarExpr) -> bool:
     """Whether NumPy computes `expr` in at most one pass, so that fusing saves nothing."""
     return all(a.op in ("var", "const") for a in expr.args)
 
@@ -221,7 +223,7 @@ def derivative(op: Op, operand: int, dtype: str, fixed: int | None = None) -> Ke
     return pointwise_kernel(_name(op, f"_d{operand}", fixed, dtype), expr, dtype)
 
 
-def single_call(op: Op, operand: int) -> Expr | None:
+def single_call(op: Op, operand: int) -> ScalarExpr | None:
     """Return rule `operand` of a pointwise `op` where it is one call of a registered operation."""
     if op.rules[operand] is None:
         return None

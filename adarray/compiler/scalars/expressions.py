@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adarray.base.scalar import COMPARISONS, LOGICAL, Expr
+from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.record import Helper, Infix, Library, ScalarFunction, Template
 
@@ -135,7 +135,7 @@ class Printer:
         self.lines: list[str] = []
         self._names: dict[str, tuple[str, bool]] = {}
 
-    def body(self, expr: Expr) -> tuple[list[str], str]:
+    def body(self, expr: ScalarExpr) -> tuple[list[str], str]:
         """Return the statements that compute `expr`, and the name of its value, a number.
 
         Raises
@@ -166,7 +166,7 @@ class Printer:
         """Return `text` as a truth value: numbers are true unless 0."""
         return text if is_bool else f"({text} != {self.literal(0)})"
 
-    def _visit(self, expr: Expr) -> tuple[str, bool]:
+    def _visit(self, expr: ScalarExpr) -> tuple[str, bool]:
         """Return the text of a value and whether it is a truth value."""
         if expr.op == "var":
             return expr.value, expr.value in self.truths

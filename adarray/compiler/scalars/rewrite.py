@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scalar import Expr, as_expr, call
+from adarray.base.scalar import ScalarExpr, as_expr, call
 
 
-def substitute(expr: Expr, values: dict[str, float]) -> Expr:
+def substitute(expr: ScalarExpr, values: dict[str, float]) -> ScalarExpr:
     """Return `expr` with numbers in place of some variables, and what follows folded.
 
     Examples
@@ -22,15 +22,15 @@ def substitute(expr: Expr, values: dict[str, float]) -> Expr:
         return as_expr(values[expr.value]) if expr.value in values else expr
     if expr.op == "const":
         return expr
-    return _fold(Expr(expr.op, tuple(substitute(a, values) for a in expr.args)))
+    return _fold(ScalarExpr(expr.op, tuple(substitute(a, values) for a in expr.args)))
 
 
-def simplify(expr: Expr) -> Expr:
+def simplify(expr: ScalarExpr) -> ScalarExpr:
     """Return `expr` with constant parts computed and small powers multiplied out."""
     return substitute(expr, {})
 
 
-def _fold(expr: Expr) -> Expr:
+def _fold(expr: ScalarExpr) -> ScalarExpr:
     args = expr.args
     if all(a.op == "const" for a in args):
         function: Any = getattr(np, expr.op)
@@ -40,7 +40,7 @@ def _fold(expr: Expr) -> Expr:
     return expr
 
 
-def _power(x: Expr, exponent: float, expr: Expr) -> Expr:
+def _power(x: ScalarExpr, exponent: float, expr: ScalarExpr) -> ScalarExpr:
     """Return x**exponent by multiplication, where that keeps NumPy's special values.
 
     A constant exponent comes from a Python number, for which NumPy itself takes the

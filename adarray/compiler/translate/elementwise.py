@@ -11,7 +11,7 @@ import numpy as np
 
 from adarray.base.op import Op, Pointwise
 from adarray.base.recording import Symbol
-from adarray.base.scalar import COMPARISONS, LOGICAL, Expr, var
+from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr, var
 from adarray.base.scalar import call as scalar_call
 from adarray.base.types import DType, Operands
 from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak, number_of
@@ -82,7 +82,7 @@ def _power(b: Builder, x: Value, exponent: Value) -> Value:
     expr = simplify(scalar_call("power", var("x"), n))
     if expr.op == "power":
         return b.map("power", x, exponent)
-    done: dict[Expr, Value] = {}
+    done: dict[ScalarExpr, Value] = {}
     return _expression(b, expr, {"x": x}, x.dtype, done)
 
 
@@ -103,7 +103,7 @@ def _integer_power(b: Builder, args: tuple[Value, ...]) -> Value | None:
 
 
 def _expression(
-    b: Builder, expr: Expr, env: dict[str, Value], dtype: DType, done: dict[Expr, Value]
+    b: Builder, expr: ScalarExpr, env: dict[str, Value], dtype: DType, done: dict[ScalarExpr, Value]
 ) -> Value:
     """Return the value of a scalar expression: truth values and numbers of one dtype.
 
@@ -215,7 +215,7 @@ def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value |
 
 
 @functools.lru_cache(512)
-def _template(op: Op) -> tuple[Expr, frozenset[str]]:
+def _template(op: Op) -> tuple[ScalarExpr, frozenset[str]]:
     """Return the simplified expression of an operation, and its operands that are truths."""
     from adarray.compiler.scalars.eager import truth_variables  # it imports every record
 

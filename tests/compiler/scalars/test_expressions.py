@@ -71,7 +71,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("expr", "lines", "value"), GOLDEN, ids=lambda v: str(v)[:40])
-def test_double(expr: scalar.Expr, lines: list[str], value: str) -> None:
+def test_double(expr: scalar.ScalarExpr, lines: list[str], value: str) -> None:
     truths = frozenset({"c"})
     assert Printer("float64", C, truths).body(expr) == (lines, value)
 

@@ -13,7 +13,7 @@ from loop_kernels import many
 from loops import Compiled
 
 from adarray.base.op import Pointwise, Reduction, all_ops
-from adarray.base.scalar import Expr, as_expr, var
+from adarray.base.scalar import ScalarExpr, as_expr, var
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -27,16 +27,16 @@ LARGEST = 300.0
 WIDER = {"float64": np.longdouble, "float32": np.float64}
 
 
-def expressions() -> list[Expr]:
+def expressions() -> list[ScalarExpr]:
     """Return what the records of all operations compute of one element, derivatives included."""
-    found: list[Expr] = []
+    found: list[ScalarExpr] = []
     for op in all_ops():
         if isinstance(op.lower, Pointwise):
             found.append(op.expression(*(var(f"x{i}") for i in range(op.arity))))
             rules = [i for i, rule in enumerate(op.rules) if rule is not None]
             found += [op.derivative_expression(i) for i in rules]
         elif isinstance(op.lower, Reduction):
-            found.append(Expr(op.lower.combine, (var("acc"), var("x0"))))
+            found.append(ScalarExpr(op.lower.combine, (var("acc"), var("x0"))))
             found += [as_expr(op.lower.map(var("x0")))] if op.lower.map else []
             found += [as_expr(op.lower.post(var("acc"), var("n")))] if op.lower.post else []
     return found
