@@ -13,7 +13,7 @@ from adarray.base.errors import user_line
 from adarray.base.op import Op
 from adarray.base.runtime import MODE, Mode, current_mode
 from adarray.core.dispatch import compute
-from adarray.core.graph import Part, next_order
+from adarray.core.graph import ResultCotangent, next_order
 from adarray.core.trace import Handle
 from adarray.ops.common import Placed
 
@@ -63,7 +63,7 @@ class NanChecker(WrappingEngine):
 
 
 def _has_nan(x: Any) -> bool:
-    x = x.g if type(x) in (Part, Placed) else x  # one region or one result of several
+    x = x.g if type(x) in (ResultCotangent, Placed) else x  # one region or one result of several
     x = x._v if isinstance(x, Handle) else x
     if isinstance(x, dict):
         return any(map(_has_nan, x.values()))

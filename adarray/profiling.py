@@ -19,7 +19,7 @@ from adarray.base.errors import user_line
 from adarray.base.op import Op
 from adarray.base.report import Table, table_html, table_lines, time_text
 from adarray.base.runtime import MODE, WRAP, Mode, current_mode
-from adarray.base.spans import RECORDER, Recorder, Span
+from adarray.base.spans import RECORDER, Span, SpanRecorder
 from adarray.core.dispatch import compute
 from adarray.core.graph import Node
 
@@ -167,13 +167,13 @@ class profile:  # noqa: N801  (reads as a statement)
 
     def __init__(self, *, lines: bool = False) -> None:
         self._lines = lines
-        self._recorder: Recorder | None = None
+        self._recorder: SpanRecorder | None = None
         self._tokens: tuple[Token[Any], ...] = ()
 
     def __enter__(self) -> profile:
         if self._recorder is not None:
             raise RuntimeError("profile: this one was entered before; make a new one")
-        recorder = self._recorder = Recorder(RECORDER.get(), self._lines)
+        recorder = self._recorder = SpanRecorder(RECORDER.get(), self._lines)
         mode = current_mode()
         engine = _wrap(mode.engine, mode.name)
         self._tokens = (

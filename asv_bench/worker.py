@@ -38,7 +38,7 @@ BATCH_S = 0.002  # shorter calls are timed several at once
 
 
 def _no_guard(_: np.ndarray) -> None:
-    """Stand in for `adarray.core.guard.Guard`: the array is saved without protection."""
+    """Stand in for `adarray.core.guard.WriteGuard`: the array is saved without protection."""
 
 
 def batch_size(call: Callable[[], Any]) -> int:
@@ -123,14 +123,14 @@ class Worker:
 
         call = self.engine.gradient(LOGISTIC).call
 
-        guarded = guard.Guard
+        guarded = guard.WriteGuard
 
         def unguarded() -> None:
-            guard.Guard = _no_guard  # type: ignore[assignment, misc]
+            guard.WriteGuard = _no_guard  # type: ignore[assignment, misc]
             try:
                 call()
             finally:
-                guard.Guard = guarded  # type: ignore[misc]
+                guard.WriteGuard = guarded  # type: ignore[misc]
 
         return [call, unguarded]
 

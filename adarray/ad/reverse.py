@@ -31,7 +31,7 @@ from adarray.base.runtime import MODE
 from adarray.base.spans import RECORDER, span
 from adarray.batching.batch import WALKING
 from adarray.core.dispatch import apply, pick
-from adarray.core.graph import FREED, LEAF, STOP, Node, Part
+from adarray.core.graph import FREED, LEAF, STOP, Node, ResultCotangent
 from adarray.core.inplace import plain_value
 from adarray.core.protocol import plain
 from adarray.core.tangents import strong_zero
@@ -103,7 +103,7 @@ class Pullback:
         """Accumulate the cotangent `ct` of node `p`."""
         key = p.order
         before = self.cotangents.get(key)
-        if type(ct) is Part:
+        if type(ct) is ResultCotangent:
             self._add_part(p, before, ct)
         elif before is None:
             if type(ct) is Placed:
@@ -123,7 +123,7 @@ class Pullback:
             if type(total) in ARRAYS or isinstance(total, Handle):
                 self.owned.add(key)
 
-    def _add_part(self, p: Node, before: Any, part: Part) -> None:
+    def _add_part(self, p: Node, before: Any, part: ResultCotangent) -> None:
         """Accumulate the cotangent of one result of `p`; a dict holds those of all."""
         if before is None:
             self.cotangents[p.order] = {part.index: part.g}
@@ -249,7 +249,7 @@ class Pullback:
                 if (
                     order in cotangents
                     or (heap and heap[0][0] < order)
-                    or (not pointwise and type(last_ct) in (Placed, Part))
+                    or (not pointwise and type(last_ct) in (Placed, ResultCotangent))
                 ):
                     self.add(last, last_ct)
                 else:  # it would come off the heap next
@@ -450,7 +450,7 @@ def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
 def fit(ct: Any, p: Node) -> Any:
     """Bring a cotangent to the shape and dtype of the value it belongs to."""
     aval = p.aval
-    if type(ct) is Placed or type(ct) is Part:
+    if type(ct) is Placed or type(ct) is ResultCotangent:
         return ct
     if ct.shape != aval.shape:
         ct = unbroadcast(ct, aval.shape)
@@ -504,15 +504,15 @@ def outside(ct: Any, p: Node) -> Any:
     """
     if not BATCHED:
         return ct
-    batch = batch_of(ct.g if type(ct) is Part else ct)
+    batch = batch_of(ct.g if type(ct) is ResultCotangent else ct)
     while batch is not None and not batch.open and p.order > batch.order:
-        if type(ct) is Part:
-            ct = Part(ct.index, sum_hook.call(ct.g))
+        if type(ct) is ResultCotangent:
+            ct = ResultCotangent(ct.index, sum_hook.call(ct.g))
         elif type(ct) is Placed:
             ct = sum_hook.call(ct.add_to(ct.zeros()))
         else:
             ct = sum_hook.call(ct)
-        batch = batch_of(ct.g if type(ct) is Part else ct)
+        batch = batch_of(ct.g if type(ct) is ResultCotangent else ct)
     return ct
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from adarray.base.errors import DTypeError
-from adarray.base.types import DType, Function, Operands, Order, Params, Shape, Value
+from adarray.base.types import ArrayValue, DType, Function, Operands, Order, Params, Shape
 
 if TYPE_CHECKING:
     from adarray.base.op import Op
@@ -66,7 +66,7 @@ def aval_of(value: object) -> Aval:
 
 
 if TYPE_CHECKING:
-    _Base = Value
+    _Base = ArrayValue
 else:
     _Base = object
 
@@ -91,13 +91,13 @@ class Symbolic(_Base):
         def base(self) -> object:
             """Object whose memory it has."""
 
-        def copy(self, order: Order = ...) -> Value:
+        def copy(self, order: Order = ...) -> ArrayValue:
             """Return a copy."""
 
-        def astype(self, dtype: DType) -> Value:
+        def astype(self, dtype: DType) -> ArrayValue:
             """Return it with elements of another type."""
 
-    def zeros(self, shape: Shape, dtype: DType) -> Value:
+    def zeros(self, shape: Shape, dtype: DType) -> ArrayValue:
         """Return plain zeros on the device of the concrete value, or on the host with it."""
         raise NotImplementedError
 

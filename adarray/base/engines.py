@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adarray.base.types import Function, Operands, Params, Shape, Value
+from adarray.base.types import ArrayValue, Function, Operands, Params, Shape
 
 if TYPE_CHECKING:
     from adarray.base.op import Op
@@ -47,7 +47,7 @@ class Engine(Protocol):
     def pointwise(self, op: Op, values: Operands) -> Any:
         """Compute the pointwise operation `op` on `values` with broadcasting."""
 
-    def derivative(self, op: Op, operand: int, g: Value, saved: Operands) -> Any:
+    def derivative(self, op: Op, operand: int, g: ArrayValue, saved: Operands) -> Any:
         """Compute ``op.rules[operand](g, *saved)`` in one pass over memory.
 
         `saved` is ``(out, *operands)`` with None where the rule reads nothing.
@@ -85,8 +85,8 @@ class BaseEngine:
     threads: int = 1
     device: Library | None = None
     place: Function | None = None
-    check_cotangent: Callable[[Op, int, int, Value, Value], None] | None = None
-    rule: Callable[[Node, int, Value, Operands], object] | None = None
+    check_cotangent: Callable[[Op, int, int, ArrayValue, ArrayValue], None] | None = None
+    rule: Callable[[Node, int, ArrayValue, Operands], object] | None = None
 
     @property
     def innermost(self) -> BaseEngine | None:
@@ -102,7 +102,7 @@ class BaseEngine:
         """Compute a pointwise operation; see `Engine`."""
         return NotImplemented
 
-    def derivative(self, op: Op, operand: int, g: Value, saved: Operands) -> Any:  # noqa: ARG002
+    def derivative(self, op: Op, operand: int, g: ArrayValue, saved: Operands) -> Any:  # noqa: ARG002
         """Compute a derivative rule of a pointwise operation; see `Engine`."""
         return NotImplemented
 

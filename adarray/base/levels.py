@@ -26,7 +26,7 @@ LEVEL: ContextVar[int] = ContextVar("adarray_level", default=0)
 OPEN: dict[int, int] = {}
 # Of an open trace: its inputs with memory, as (number, what was given, what the function gets,
 # what that held).
-GIVEN: dict[int, list[tuple[int, Any, Any, Any]]] = {}
+INPUTS: dict[int, list[tuple[int, Any, Any, Any]]] = {}
 
 # Those of them that are in forward mode, which nobody walks back.
 FORWARD: set[int] = set()
@@ -147,7 +147,7 @@ def has_met(shape: tuple[int, ...]) -> bool:
 def end(level: int) -> BaseException | None:
     """Close a trace, and return the first refusal inside of it."""
     del OPEN[level]
-    GIVEN.pop(level, None)
+    INPUTS.pop(level, None)
     MET.pop(level, None)
     FORWARD.discard(level)
     return _refused.pop(level, None) if _refused else None

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adarray.base.types import DType, Value
+from adarray.base.types import ArrayValue, DType
 
 
-def duplicate(x: Value, exactly: bool = False) -> Any:
+def duplicate(x: ArrayValue, exactly: bool = False) -> Any:
     """Return a copy that NumPy looks at and copies where it does with the original.
 
     Parameters
@@ -83,7 +83,7 @@ def strides_like(
     return tuple(result)
 
 
-def order_of(x: Value) -> tuple[int, ...] | None:
+def order_of(x: ArrayValue) -> tuple[int, ...] | None:
     """Return the axes of an array from the outermost in memory; None if it is in C order.
 
     Examples
@@ -140,7 +140,7 @@ def _broadcast(x: np.ndarray) -> np.ndarray:
     return out
 
 
-class Layout(NamedTuple):
+class MemoryLayout(NamedTuple):
     """What makes an array with strides of the same kind of memory in one piece.
 
     That is ``memory[parts].transpose(axes)``, where `memory` is in C order and has the shape
@@ -152,13 +152,15 @@ class Layout(NamedTuple):
     axes: tuple[int, ...]
 
 
-def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Layout | None:
+def layout_of(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> MemoryLayout | None:
     """Return how an array lies in memory; None where elements share it.
 
     Examples
     --------
     >>> layout_of((2, 3), (24, -8), 8)
-    Layout(shape=(2, 3), parts=(slice(None, 2, None), slice(2, None, -1)), axes=(0, 1))
+    MemoryLayout(shape=(2, 3), parts=(slice(None, 2, None), slice(2, None, -1)), axes=(0, 1))
     """
     sizes: list[int] = []
     index: list[slice | int] = []
@@ -178,7 +180,7 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -
         index.append(slice(n - 1, None, -1) if strides[axis] < 0 else slice(n))
     outer = order[::-1]
     axes = tuple(outer.index(a) for a in range(len(shape)))
-    return Layout(tuple(sizes[::-1]), tuple(index[::-1]), axes)
+    return MemoryLayout(tuple(sizes[::-1]), tuple(index[::-1]), axes)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -69,7 +69,7 @@ class Changes(TypedDict, total=False):
     co_stacksize: int
 
 
-class Noted(Generic[V]):
+class IdentityCache(Generic[V]):
     """Values by the identity of objects that compare by value or not at all, while they live."""
 
     def __init__(self) -> None:
@@ -87,11 +87,11 @@ class Noted(Generic[V]):
         return value
 
 
-_originals: Noted[types.CodeType] = Noted()  # of copies: what they are copies of
+_originals: IdentityCache[types.CodeType] = IdentityCache()  # of copies: what they are copies of
 # Of originals: their copies, by what was redirected.
-_copies: Noted[weakref.WeakValueDictionary[Hashable, types.CodeType]] = Noted()
-_names: Noted[frozenset[str]] = Noted()
-_handling: Noted[bool] = Noted()
+_copies: IdentityCache[weakref.WeakValueDictionary[Hashable, types.CodeType]] = IdentityCache()
+_names: IdentityCache[frozenset[str]] = IdentityCache()
+_handling: IdentityCache[bool] = IdentityCache()
 
 
 def original_of(code: types.CodeType) -> types.CodeType:
@@ -131,7 +131,7 @@ def _matmul() -> bytes:
 _APPLY = tuple(zip(_matmul()[::2], _matmul()[1::2], strict=True))
 
 
-class Methods(NamedTuple):
+class RedirectedMethods(NamedTuple):
     """Methods whose loads are redirected.
 
     Parameters
@@ -145,7 +145,7 @@ class Methods(NamedTuple):
     apart: frozenset[str]
 
 
-_NO_METHODS = Methods(frozenset(), frozenset())
+_NO_METHODS = RedirectedMethods(frozenset(), frozenset())
 
 
 def redirect(
@@ -154,7 +154,7 @@ def redirect(
     make: Maker,
     key: Hashable,
     told: object = None,
-    methods: Methods = _NO_METHODS,
+    methods: RedirectedMethods = _NO_METHODS,
 ) -> None:
     """Redirect the loads of `names` in a function and the functions nested in it.
 
@@ -170,7 +170,7 @@ def redirect(
         Equal for equal makers.
     told : object, optional
         ``~told`` is evaluated at the start of each handler of errors.
-    methods : Methods
+    methods : RedirectedMethods
         Of which loads are redirected, too.
     """
     code = _copy(original_of(function.__code__), frozenset(names), make, key, told, methods)
@@ -184,7 +184,7 @@ def _copy(
     make: Maker,
     key: Hashable,
     told: object,
-    methods: Methods,
+    methods: RedirectedMethods,
 ) -> types.CodeType:
     wanted = all_names(code) & names
     methods = methods._replace(names=all_names(code) & methods.names)
@@ -271,7 +271,7 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Cha
     }
 
 
-def _with_methods(code: types.CodeType, methods: Methods, make: Maker) -> Changes:
+def _with_methods(code: types.CodeType, methods: RedirectedMethods, make: Maker) -> Changes:
     """Return what changes of a code object where its loads of methods are redirected."""
     text = bytearray(code.co_code)
     ops = bytes(text[::2])

@@ -42,7 +42,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Scope:
+class InterceptScope:
     """The packages whose code is intercepted.
 
     Parameters
@@ -61,18 +61,18 @@ class Scope:
         """Whether code of the top-level `package` is intercepted."""
         return self.packages is None or package in self.packages
 
-    def joined(self, other: Scope | None) -> Scope:
+    def joined(self, other: InterceptScope | None) -> InterceptScope:
         """Return the scope that covers what either covers."""
         if other is None:
             return self
         if other.packages is None:
             return other
         if self.packages is None:
-            return Scope(None)
-        return Scope(self.packages | other.packages)
+            return InterceptScope(None)
+        return InterceptScope(self.packages | other.packages)
 
 
-SCOPE: ContextVar[Scope | None] = ContextVar("adarray_intercept", default=None)
+SCOPE: ContextVar[InterceptScope | None] = ContextVar("adarray_intercept", default=None)
 
 
 def package_of(module: object) -> str:

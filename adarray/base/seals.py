@@ -293,13 +293,13 @@ def bounds(x: Any) -> tuple[int, int]:
 def rested(low: int, high: int) -> Seal | None:
     """Return the seal of these bytes that has no user, if nothing was written to them."""
     with _lock:
-        found = _resting.pop((low, high), None)
-        if found is None:
+        seal = _resting.pop((low, high), None)
+        if seal is None:
             return None
-        if not found.kernel.written(found.question):
-            found.begin()
-            return found
-        found.drop()
+        if not seal.kernel.written(seal.question):
+            seal.begin()
+            return seal
+        seal.drop()
         _habits[low, high] = (b"", _UNSTEADY)
         return None
 

@@ -54,18 +54,18 @@ class Span(NamedTuple):
     where: tuple[str, int] | None = None
 
 
-class Recorder:
+class SpanRecorder:
     """Collects spans, of any thread that runs in its context.
 
     Parameters
     ----------
-    outer : Recorder or None
+    outer : SpanRecorder or None
         One that gets them too.
     lines : bool
         Whether spans are to say which line of the user's code asked for them.
     """
 
-    def __init__(self, outer: Recorder | None = None, lines: bool = False) -> None:
+    def __init__(self, outer: SpanRecorder | None = None, lines: bool = False) -> None:
         self.outer = outer
         self.lines: bool = lines or (outer is not None and outer.lines)
         self.spans: list[Span] = []
@@ -116,7 +116,7 @@ class Recorder:
 
     def _take(self, thread: int, spans: Sequence[Span]) -> None:
         """Add spans of a thread here, and to what is around this recorder."""
-        to: Recorder | None = self
+        to: SpanRecorder | None = self
         while to is not None:
             if to.stop is None:
                 if thread not in to.threads:
@@ -132,7 +132,7 @@ class Recorder:
     @property
     def open(self) -> bool:
         """Whether this one or one around it still takes spans."""
-        to: Recorder | None = self
+        to: SpanRecorder | None = self
         while to is not None:
             if to.stop is None:
                 return True
@@ -140,7 +140,7 @@ class Recorder:
         return False
 
 
-RECORDER: ContextVar[Recorder | None] = ContextVar("adarray_recorder", default=None)
+RECORDER: ContextVar[SpanRecorder | None] = ContextVar("adarray_recorder", default=None)
 
 
 class span:  # noqa: N801  (reads as a statement)

@@ -82,7 +82,7 @@ def doing(text: str) -> None:
         progress.text = text
 
 
-class Watch:
+class SlowNotice:
     """Tells one line if what runs in its block takes long; a context manager.
 
     Parameters
@@ -101,7 +101,7 @@ class Watch:
         self._told = False
         self.end = 0.0
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> SlowNotice:
         self.end = perf_counter() + SILENT
         if self._timed:
             self._timer = threading.Timer(SILENT, self.tell)

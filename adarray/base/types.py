@@ -32,7 +32,7 @@ Order: TypeAlias = Literal["K", "A", "C", "F"]
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
-class Value(Protocol):
+class ArrayValue(Protocol):
     """What computes as an array: an ndarray, a NumPy scalar, or what passes for one.
 
     Values on a device pass for one, those of a batch, and those that `adarray.jit` records. A
@@ -85,8 +85,8 @@ class Value(Protocol):
     def item(self) -> object:
         """Return the one element as a Python number."""
 
-    def copy(self, order: Order = ...) -> Value:
+    def copy(self, order: Order = ...) -> ArrayValue:
         """Return a copy."""
 
-    def astype(self, dtype: DType) -> Value:
+    def astype(self, dtype: DType) -> ArrayValue:
         """Return it with elements of another type."""

@@ -8,21 +8,21 @@ from contextlib import contextmanager
 
 # Those that are set, with the threads that set them. What makes a value plain looks whether there
 # is one at all, which costs nothing to speak of, and only then calls `looked`.
-WATCHES: list[Watch] = []
+WATCHES: list[ReadWatch] = []
 
 
-class Watch:
+class ReadWatch:
     """Says whether a value was looked at.
 
     Attributes
     ----------
-    asked : bool
+    triggered : bool
     """
 
-    __slots__ = ("asked", "thread")
+    __slots__ = ("thread", "triggered")
 
     def __init__(self) -> None:
-        self.asked = False
+        self.triggered = False
         self.thread = threading.get_ident()
 
 
@@ -31,13 +31,13 @@ def looked() -> None:
     me = threading.get_ident()
     for watch in WATCHES:
         if watch.thread == me:
-            watch.asked = True
+            watch.triggered = True
 
 
 @contextmanager
-def watched() -> Iterator[Watch]:
+def watched() -> Iterator[ReadWatch]:
     """Watch whether values are looked at: compared, rounded, or taken as Python numbers."""
-    watch = Watch()
+    watch = ReadWatch()
     WATCHES.append(watch)
     try:
         yield watch

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adarray.base.errors import TraceError
-from adarray.base.redirecting import Noted, all_names, original_of
+from adarray.base.redirecting import IdentityCache, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Namespace
 
@@ -71,7 +71,7 @@ class Side(NamedTuple):
     name: str = ""
 
 
-_known: Noted[Comparing] = Noted()
+_known: IdentityCache[Comparing] = IdentityCache()
 
 
 def comparing(code: types.CodeType) -> Comparing:
@@ -117,39 +117,39 @@ def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
 # ``np.True_`` or ``np.False_``; it compares with Python's by ``is``, as ``case True`` does, too.
 COMPARES, NAMES_NUMPYS, COMPARES_PYTHONS = 1, 2, 4
 _NUMPYS = frozenset({"True_", "False_"})
-_truths: Noted[int] = Noted()
+_truths: IdentityCache[int] = IdentityCache()
 
 
 def truths_in(code: types.CodeType) -> int:
     """Return what code, as the user wrote it, and functions made in it do with truth values."""
-    found: int | None = _truths.get(code)
-    if found is not None:
-        return found
+    truths: int | None = _truths.get(code)
+    if truths is not None:
+        return truths
     names = all_names(code)
-    found = 0 if names.isdisjoint(_NUMPYS) else NAMES_NUMPYS
-    found |= 0 if names.isdisjoint(_COMPARING) else COMPARES
+    truths = 0 if names.isdisjoint(_NUMPYS) else NAMES_NUMPYS
+    truths |= 0 if names.isdisjoint(_COMPARING) else COMPARES
     steps = [i for i in dis.get_instructions(code) if i.opname not in _ABSENT]
     lines = {i.positions.lineno for i in steps if i.opname == "IS_OP" and i.positions is not None}
     if lines:
-        found |= COMPARES
+        truths |= COMPARES
     for i in steps:
         if i.argval is True or i.argval is False:
             on_one_line = i.positions is not None and i.positions.lineno in lines
-            found |= COMPARES_PYTHONS if "CONST" in i.opname and on_one_line else 0
+            truths |= COMPARES_PYTHONS if "CONST" in i.opname and on_one_line else 0
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            found |= truths_in(c)
-    _truths.note(code, found)
-    return found
+            truths |= truths_in(c)
+    _truths.note(code, truths)
+    return truths
 
 
-def asks_truths(found: int) -> bool:
+def asks_truths(truths: int) -> bool:
     """Whether code that does all this may compare truth values with the only two that there are."""
     numpys = COMPARES | NAMES_NUMPYS
-    return bool(found & COMPARES_PYTHONS) or found & numpys == numpys
+    return bool(truths & COMPARES_PYTHONS) or truths & numpys == numpys
 
 
-def refuse_truths(found: int) -> None:
+def refuse_truths(truths: int) -> None:
     """Raise if code compares truth values with NumPy's two, and is not intercepted.
 
     Raises
@@ -157,7 +157,7 @@ def refuse_truths(found: int) -> None:
     TraceError
     """
     numpys = COMPARES | NAMES_NUMPYS
-    if found & numpys == numpys:
+    if truths & numpys == numpys:
         raise TraceError(
             "np.True_: the function, or code that it calls, compares with it by `is`, which only "
             "interception can answer; leave out intercept=False, or compare with =="

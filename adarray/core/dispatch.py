@@ -173,12 +173,12 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if xv is not x:
             x._frozen = True
         else:
-            xv, guard = keep_plain(as_array(x), held=2)
+            xv, guard = keep_plain(as_array(x), references=2)
     if save_y:
         if yv is not y:
             y._frozen = True
         else:
-            yv, guard = keep_plain(as_array(y), held=2)
+            yv, guard = keep_plain(as_array(y), references=2)
     saved = (r if save_out else None, xv if save_x else None, yv if save_y else None)
     new_node = _new(Node)  # as in `unary`
     new_node.order = next_order()

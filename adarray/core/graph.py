@@ -16,7 +16,7 @@ from adarray.base.op import Op, Opaque
 from adarray.base.types import Operands, Params, Span
 
 if TYPE_CHECKING:
-    from adarray.core.guard import Guard
+    from adarray.core.guard import WriteGuard
 
 next_order = itertools.count(0, -1).__next__
 next_level = itertools.count(1).__next__
@@ -52,7 +52,7 @@ class Node:
         Smallest and largest level of the traces that the result depends on.
         Levels grow with nesting, so ``span[0] < level`` means that an outer
         trace must see what the rules do with this node's values.
-    guard : Guard, list of Guard or None
+    guard : WriteGuard, list of WriteGuard or None
         Keeps big plain operands read-only while the node lives.
     """
 
@@ -66,7 +66,7 @@ class Node:
         params: Params | None,
         aval: Aval,
         span: Span,
-        guard: Guard | list[Guard] | None = None,
+        guard: WriteGuard | list[WriteGuard] | None = None,
     ) -> None:
         self.order = next_order()
         self.op = op
@@ -82,7 +82,7 @@ def _identity(g: T, *_saved: object) -> T:
     return g
 
 
-class Part:
+class ResultCotangent:
     """The cotangent of one result of an operation with several."""
 
     __slots__ = ("g", "index")
@@ -93,7 +93,7 @@ class Part:
 
 
 # One result of an operation with several: its parent is the operation's node.
-PICK = Op("pick", _identity, Opaque(), (lambda g, *_, index: Part(index, g),))
+PICK = Op("pick", _identity, Opaque(), (lambda g, *_, index: ResultCotangent(index, g),))
 
 
 # An input of a trace. It has a parent when the input is traced by an outer trace.

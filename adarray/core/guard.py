@@ -27,7 +27,7 @@ from adarray.base import seals
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
 from adarray.base.memory import duplicate, stand_in
-from adarray.base.types import Value
+from adarray.base.types import ArrayValue
 from adarray.device import is_device
 
 COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operation that reads it
@@ -40,17 +40,17 @@ _lock = threading.RLock()
 _protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
 
 # The guards made in the outermost trace of this context.
-_new_guards: ContextVar[list[weakref.ref[Guard]] | None] = ContextVar(
+_new_guards: ContextVar[list[weakref.ref[WriteGuard]] | None] = ContextVar(
     "adarray_guards", default=None
 )
 
 
-def watch() -> Token[list[weakref.ref[Guard]] | None]:
+def watch() -> Token[list[weakref.ref[WriteGuard]] | None]:
     """Start to note the guards that are made in this context."""
     return _new_guards.set([])
 
 
-def unwatch(token: Token[list[weakref.ref[Guard]] | None], failed: bool) -> None:
+def unwatch(token: Token[list[weakref.ref[WriteGuard]] | None], failed: bool) -> None:
     """End what `watch` began; release the guards made meanwhile if the trace failed.
 
     The nodes that hold them may live on in the frames of the exception's
@@ -74,12 +74,14 @@ _COUNTED = sys.implementation.name == "cpython" and (
 )
 
 
-def keep_plain(value: object, layout: bool = False, held: int = 0) -> tuple[object, Guard | None]:
+def keep_plain(
+    value: object, layout: bool = False, references: int = 0
+) -> tuple[object, WriteGuard | None]:
     """Return `value` as a node may save it, and the guard to hold with it.
 
-    With `layout`, its elements lie in memory as they did: user code will look at it. `held` are
-    the references to it of the caller, where the caller's caller may be an operator's function:
-    what an expression made for the operator alone needs no guard, no copy.
+    With `layout`, its elements lie in memory as they did, for user code that looks at it. The
+    caller holds `references` references to the value. Where it was called by the function of an
+    operator, a temporary array, which nobody else can write into, needs no guard and no copy.
     """
     if type(value) is not np.ndarray and (
         not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
@@ -90,12 +92,13 @@ def keep_plain(value: object, layout: bool = False, held: int = 0) -> tuple[obje
     if value.nbytes <= COPY_LIMIT:
         return stand_in(value) if layout else value.copy("K"), None
     if (
-        held
-        and getrefcount(value) <= held + CALLED_BY_OPERATORS.get(sys._getframe(2).f_code, -9) + 3
+        references
+        and getrefcount(value) - references - 3
+        <= CALLED_BY_OPERATORS.get(sys._getframe(2).f_code, -9)
         and _is_temporary(value, sys._getframe(2).f_back)
     ):
         return value, None
-    guard = Guard(value)
+    guard = WriteGuard(value)
     return (value if guard is None else guard.value), guard
 
 
@@ -156,7 +159,7 @@ def _restorable(owner: np.ndarray) -> bool:
         return False
 
 
-def guarded(value: Value) -> bool:
+def guarded(value: ArrayValue) -> bool:
     """Whether a guard, and not its owner, made the array read-only."""
     with _lock:
         owner = value
@@ -166,7 +169,7 @@ def guarded(value: Value) -> bool:
         return entry is not None and any(a is value for a in entry[1][1:])
 
 
-class Guard:
+class WriteGuard:
     """Holds a big plain array read-only while it lives.
 
     Attributes

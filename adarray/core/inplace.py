@@ -350,10 +350,10 @@ def _is_kept(root: Handle) -> bool:
 def own_buffer(root: Handle) -> None:
     """Give `root` a buffer that nobody else relies on."""
     if root._frozen:
-        v, made = root._v, duplicate(root._v)
-        if type(v) is np.ndarray and v.base is not None and made.base is None:
-            made = made[...]  # code may ask whether it owns its memory
-        root._v, root._frozen = made, False
+        v, copy = root._v, duplicate(root._v)
+        if type(v) is np.ndarray and v.base is not None and copy.base is None:
+            copy = copy[...]  # code may ask whether it owns its memory
+        root._v, root._frozen = copy, False
 
 
 def _write_tangents(root: Handle, steps: Steps, index: object, value: object) -> None:

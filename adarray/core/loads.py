@@ -2,7 +2,7 @@
 
 ``float(x)`` would drop the derivative of a traced `x`; ``type(x)`` would say ADArray and
 ``hasattr(x, "numpy")`` yes where the plain run sees an array or a number. Functions that
-call such names are made to load them through a `Load` (see `adarray.base.redirecting`), which
+call such names are made to load them through a `NameLoad` (see `adarray.base.redirecting`), which
 asks at each use whether this thread transforms the code now. Everybody else gets what the
 name is bound to.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from adarray.base.aval import PLAIN_ARRAYS
 from adarray.base.hooks import Hook
 from adarray.base.levels import LEVEL
-from adarray.base.redirecting import Methods, all_names, handles, original_of, redirect
+from adarray.base.redirecting import RedirectedMethods, all_names, handles, original_of, redirect
 from adarray.base.scope import SCOPE, client_of
 from adarray.base.types import Function, Namespace
 from adarray.core.caught import CAUGHT
@@ -160,7 +160,7 @@ _inside: Hook[Callable[[object, str], Function | None]] = Hook(
 def add_classes(inside: Callable[[object, str], Function | None]) -> None:
     """Answer for the classes that interception knows, too."""
     _inside.set(inside)
-    Load.known.clear()
+    NameLoad.known.clear()
 
 
 def generation() -> object:
@@ -168,7 +168,7 @@ def generation() -> object:
     return _inside.call
 
 
-class Load:
+class NameLoad:
     """Pushes what a name is bound to, or what that is while the code is transformed.
 
     Parameters
@@ -204,19 +204,19 @@ class Load:
             return _own_type if value is type else value
         scope = SCOPE.get()
         if self.how == "passed":
-            asked = LEVEL.get() or (scope is not None and scope.covers(self.package))
-            return _PASSED.get(id(value), value) if asked else value
+            applies = LEVEL.get() or (scope is not None and scope.covers(self.package))
+            return _PASSED.get(id(value), value) if applies else value
         if self.how == "look":  # outside, nobody meets a stand-in
             inside = scope is not None and scope.covers(self.package)
             return value if inside or not issubclass(type(value), StandIn) else original(value)
         if scope is not None and scope.covers(self.package):
-            entry = Load.known.get((id(value), self.how))
+            entry = NameLoad.known.get((id(value), self.how))
             if entry is None or entry[0] is not value:
                 entry = self._find(value)
             return entry[1]
         if value is builtins:
             return _BUILTINS if LEVEL.get() else value
-        if LEVEL.get() and (answer := Load.questions.get(id(value))) is not None:
+        if LEVEL.get() and (answer := NameLoad.questions.get(id(value))) is not None:
             return answer
         return value
 
@@ -224,10 +224,10 @@ class Load:
         replacement = standing_for(value, self.how)
         if replacement is None:
             return value, value
-        entry = Load.known[id(value), self.how] = value, replacement
+        entry = NameLoad.known[id(value), self.how] = value, replacement
         return entry
 
-    def __reduce__(self) -> tuple[Callable[..., Load], tuple[str, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., NameLoad], tuple[str, ...]]:
         return load_of, (self.name, self.how, self.package)
 
     def __repr__(self) -> str:
@@ -295,8 +295,8 @@ def standing_for(value: object, how: str) -> Any:
     """Return what `value` is to intercepted code that uses it so; None if it stays."""
     if value is builtins:
         return _BUILTINS if how == "attribute" else None
-    if value is map or id(value) in Load.questions:
-        return Load.questions.get(id(value), _map) if how == "call" else None
+    if value is map or id(value) in NameLoad.questions:
+        return NameLoad.questions.get(id(value), _map) if how == "call" else None
     if not issubclass(type(value), type):
         return None
     return _inside.call(value, how)
@@ -319,9 +319,9 @@ def _look_up(frame: types.FrameType, name: str) -> object:
 
 
 @functools.cache
-def load_of(name: str, how: str, package: str) -> Load:
-    """Return the one `Load` of its kind."""
-    return Load(name, how, package)
+def load_of(name: str, how: str, package: str) -> NameLoad:
+    """Return the one `NameLoad` of its kind."""
+    return NameLoad(name, how, package)
 
 
 def original(value: Any) -> object:
@@ -329,7 +329,7 @@ def original(value: Any) -> object:
     return type(value)._adarray_original(value)
 
 
-class Names(NamedTuple):
+class RedirectedNames(NamedTuple):
     """Names of globals that are not always what they are bound to.
 
     Parameters
@@ -347,7 +347,7 @@ class Names(NamedTuple):
     modules: frozenset[str]
 
 
-def names_for(space: Namespace) -> Names:
+def names_for(space: Namespace) -> RedirectedNames:
     """Return the names in the globals `space` at whose uses code has to be told apart."""
     builtin: tuple[Function, ...] = (*_QUESTIONS,)
     if _inside.is_set:
@@ -367,16 +367,16 @@ def names_for(space: Namespace) -> Names:
             looks.add(name)
         if issubclass(kind, types.ModuleType):
             modules.add(name)
-    return Names(frozenset(calls), frozenset(looks), frozenset(modules))
+    return RedirectedNames(frozenset(calls), frozenset(looks), frozenset(modules))
 
 
-def redirect_uses(function: types.FunctionType, names: Names) -> None:
+def redirect_uses(function: types.FunctionType, names: RedirectedNames) -> None:
     """Make a function of client code find what names stand for where it uses them.
 
     Parameters
     ----------
     function : function
-    names : Names
+    names : RedirectedNames
         See `names_for`.
     """
     space = function.__globals__
@@ -384,9 +384,9 @@ def redirect_uses(function: types.FunctionType, names: Names) -> None:
     code = original_of(function.__code__)
     used = all_names(code)
     calls, looks = names.calls & used, names.looks & used
-    methods = Methods(frozenset(), frozenset())
+    methods = RedirectedMethods(frozenset(), frozenset())
     if _inside.is_set and not _METHODS.isdisjoint(used):
-        methods = Methods(_METHODS & used, names.modules & used)
+        methods = RedirectedMethods(_METHODS & used, names.modules & used)
     if not package or not (calls or looks or methods.names or handles(code)):
         return
     bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}

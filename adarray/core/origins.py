@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.levels import GIVEN
+from adarray.base.levels import INPUTS
 from adarray.core.dispatch import replay
 from adarray.core.trace import Handle, root_of
 
@@ -23,13 +23,13 @@ def origin_of(x: Handle) -> np.ndarray | None:
     """
     root = root_of(x)
     lies: Any = None
-    for inputs in tuple(GIVEN.values()):
-        for _, given, handle, _ in inputs:
+    for inputs in tuple(INPUTS.values()):
+        for _, original, handle, _ in inputs:
             if handle is root:
-                lies = origin_of(given) if isinstance(given, Handle) else given
+                lies = origin_of(original) if isinstance(original, Handle) else original
     if lies is None or lies.base is None:
         return None
     if root is x or x._x is None:
         return lies  # type: ignore[no-any-return]
-    made = replay(lies, x._x.steps)
-    return made if isinstance(made, np.ndarray) else None
+    out = replay(lies, x._x.steps)
+    return out if isinstance(out, np.ndarray) else None

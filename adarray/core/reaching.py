@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from adarray.base.errors import TraceError
-from adarray.base.redirecting import Noted, all_names, original_of
+from adarray.base.redirecting import IdentityCache, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Operands, Params
 from adarray.core.caught import watch_libraries
@@ -46,7 +46,7 @@ from adarray.core.holding import (
     parts_of,
     wrapped_in,
 )
-from adarray.core.loads import Names, generation, names_for, redirect_uses
+from adarray.core.loads import RedirectedNames, generation, names_for, redirect_uses
 from adarray.core.needs import dispatches, needs_interception
 from adarray.core.trace import Handle
 from adarray.device import KINDS
@@ -57,9 +57,9 @@ Site: TypeAlias = tuple[weakref.ref[object] | None, Comparing]
 Bindings: TypeAlias = tuple[weakref.ref[object] | None, list[tuple[str, Callable[[], object]]]]
 
 # What was looked at -> (generation, what it depends on, what compares): see `_Walk`.
-_reached: Noted[Reached] = Noted()
+_reached: IdentityCache[Reached] = IdentityCache()
 # The code of functions without closures and defaults -> what the last one of it became.
-_twins: Noted[tuple[weakref.ref[types.CodeType], int, Reached]] = Noted()
+_twins: IdentityCache[tuple[weakref.ref[types.CodeType], int, Reached]] = IdentityCache()
 
 
 class Reached:
@@ -235,7 +235,7 @@ class _Walk:
         self._needs = False
         self._truths = 0
         self._seen: dict[int, object] = {}
-        self._names: dict[int, Names] = {}  # id of globals -> names that are ours
+        self._names: dict[int, RedirectedNames] = {}  # id of globals -> names that are ours
         self._waiting: list[object] = []
         self._modules: dict[frozenset[str], set[int]] = {}  # names -> modules asked for them
 

@@ -9,7 +9,7 @@ import numpy as np
 from adarray.base.aval import aval_of
 from adarray.base.errors import DTypeError, ShapeError, TraceError
 from adarray.base.op import Op
-from adarray.base.types import DType, Operands, Value
+from adarray.base.types import ArrayValue, DType, Operands
 from adarray.core.trace import levels_of
 
 
@@ -22,7 +22,7 @@ def _broadcast(shapes: list[tuple[int, ...]]) -> bool:
     return True
 
 
-V = TypeVar("V", bound=Value)
+V = TypeVar("V", bound=ArrayValue)
 
 
 def reraise(op: Op, values: Operands, error: ValueError) -> NoReturn:

@@ -17,7 +17,7 @@ from adarray.base.aval import Aval, Symbolic, aval_of
 from adarray.base.op import Op
 from adarray.base.probe import needs
 from adarray.base.types import Operands
-from adarray.core.guard import Guard, keep_plain
+from adarray.core.guard import WriteGuard, keep_plain
 from adarray.core.trace import Handle, is_borrowed, save
 
 
@@ -36,12 +36,12 @@ def saved_for(
     values: list[object],
     out: Handle | tuple[Handle, ...],
     aval: Aval | tuple[Aval, ...],
-) -> tuple[Operands, list[Guard] | None]:
+) -> tuple[Operands, list[WriteGuard] | None]:
     """Return ``(out, *operands)`` as the rules read them, and the guards of plain arrays.
 
     `out` and `aval` are tuples for an operation with several results.
     """
-    guards: list[Guard] | None = None
+    guards: list[WriteGuard] | None = None
     wanted = op._plans.get(mask) if not op.variadic else None
     if wanted is None:
         wanted = op.plan(mask) if op.pointwise else needs(op, mask, len(operands))

@@ -16,7 +16,7 @@ import numpy as np
 from adarray.base.aval import ARRAYS, Aval, Symbolic, aval_of
 from adarray.base.levels import is_walked
 from adarray.base.op import Op
-from adarray.base.types import Operands, Params, Value
+from adarray.base.types import ArrayValue, Operands, Params
 from adarray.core.graph import Node
 from adarray.core.refusals import no_derivative
 from adarray.core.trace import Extras, Handle, Tangent, extras, snapshot
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Series(Protocol):
+class SeriesProtocol(Protocol):
     """What pushes the coefficients of power series through operations."""
 
     def strip(self, x: T) -> T:
@@ -41,7 +41,7 @@ class Series(Protocol):
 
 
 # Levels that hold the coefficients of a power series, with what pushes them (adarray.ad.series).
-SERIES: dict[int, Series] = {}
+SERIES: dict[int, SeriesProtocol] = {}
 _SMALL = 4096  # elements up to which a product is faster than a sum, and takes one thread
 
 
@@ -144,7 +144,7 @@ def attach(out: Handle, level: int, tangent: Any) -> None:
     x.tangents = tuple(sorted((*others, Tangent(level, tangent)), key=lambda t: t.level))
 
 
-def inexact(op: Op, v: Value) -> bool:
+def inexact(op: Op, v: ArrayValue) -> bool:
     """Whether the result `v` of `op` carries a tangent."""
     dtype = aval_of(v).dtype
     if dtype.kind not in "fc":

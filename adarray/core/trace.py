@@ -23,7 +23,7 @@ from adarray.base.hooks import Hook
 from adarray.base.levels import FORWARD, LEVEL, OPEN, end, levels_hook, within
 from adarray.base.memory import duplicate
 from adarray.base.runtime import MODE
-from adarray.base.types import Function, Value
+from adarray.base.types import ArrayValue, Function
 from adarray.core.graph import LEAF, Node, Steps, next_level
 from adarray.core.guard import keep_plain, unwatch, watch
 from adarray.device import KINDS, adopt
@@ -135,7 +135,7 @@ class Handle(Tracked):
             Handle.array_class = cls
 
     def __init__(
-        self, v: Value, node: Node | None = None, x: Extras | None = None, frozen: bool = False
+        self, v: ArrayValue, node: Node | None = None, x: Extras | None = None, frozen: bool = False
     ) -> None:
         self._v = v
         self._node = node
@@ -197,7 +197,7 @@ def is_borrowed(handle: Handle) -> bool:
     return x.borrowed or x.loan is not None
 
 
-def save(handle: Handle) -> Value:
+def save(handle: Handle) -> ArrayValue:
     """Return the value of a (synchronised) handle as a node may keep it.
 
     A view that is smaller than its base is copied: it would otherwise keep the

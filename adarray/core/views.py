@@ -7,7 +7,7 @@ import numpy as np
 from adarray.base.aval import BATCHED, Symbolic
 from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE
-from adarray.base.types import Operands, Params, Value
+from adarray.base.types import ArrayValue, Operands, Params
 from adarray.core.trace import Extras, Handle, root_of
 from adarray.device import is_device
 
@@ -17,7 +17,7 @@ def wrapped(
     operands: Operands,
     params: Params,
     values: list[object],
-    r: Value,
+    r: ArrayValue,
     cls: type[Handle],
 ) -> Handle:
     """Return the result as an ADArray: a view of operand 0 where memory is shared."""
@@ -47,7 +47,7 @@ def wrapped(
     return cls(r)
 
 
-def _overlap(r: Value, memory: Value) -> bool:
+def _overlap(r: ArrayValue, memory: ArrayValue) -> bool:
     """Whether a result may lie in the memory of an operand."""
     if is_device(r):  # without a way through NumPy's protocols
         return (
@@ -58,7 +58,7 @@ def _overlap(r: Value, memory: Value) -> bool:
     return bool(np.may_share_memory(r, memory))
 
 
-def view_of(source: Handle, op: Op, rest: Operands, params: Params, value: Value) -> Handle:
+def view_of(source: Handle, op: Op, rest: Operands, params: Params, value: ArrayValue) -> Handle:
     """Return a handle on `value`, which is ``op(source, *rest, **params)`` without a copy."""
     root = root_of(source)
     steps = source._x.steps if source._x is not None and source is not root else ()

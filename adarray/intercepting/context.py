@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.base.scope import SCOPE, Scope, client_of, package_of
+from adarray.base.scope import SCOPE, InterceptScope, client_of, package_of
 from adarray.core.reaching import Reached
 from adarray.core.trace import Handle
 from adarray.intercepting import imports
@@ -63,8 +63,8 @@ class intercept:  # noqa: N801  (reads as a statement)
                     "pass for instance 'mypackage', or nothing for all"
                 )
             names.append(package_of(name))
-        self._scope = Scope(frozenset(names) if names else None)
-        self._tokens: list[Token[Scope | None]] = []
+        self._scope = InterceptScope(frozenset(names) if names else None)
+        self._tokens: list[Token[InterceptScope | None]] = []
 
     def __enter__(self) -> None:
         rebind(self._scope.packages, sys._getframe(1).f_globals)
@@ -110,7 +110,7 @@ def run_inside(
     rebind_reached(f, packages, reached)
     imports.begin()
     outer = SCOPE.get()
-    scope = Scope(packages)
+    scope = InterceptScope(packages)
     token = SCOPE.set(scope if outer is None else scope.joined(outer))
     try:
         if not kwargs:

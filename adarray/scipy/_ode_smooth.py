@@ -49,7 +49,7 @@ def is_smooth(field: Field, t: float, y: Any) -> bool:
         forget(error)
         restore(before)
         return False
-    return not watch.asked and _all_smooth(node, start)
+    return not watch.triggered and _all_smooth(node, start)
 
 
 def _all_smooth(node: Node | None, start: Node) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from adarray.base.aliasing import overlaps, owner, share
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
-from adarray.base.levels import GIVEN
+from adarray.base.levels import INPUTS
 from adarray.base.redirecting import all_names, original_of
 from adarray.base.runtime import MODE
 from adarray.core.comparing import Comparing, bound_to, comparing
@@ -161,7 +161,7 @@ def remember(name: str, level: int, inputs: list[tuple[int, Any, Handle, Any]]) 
     inputs : list of (int, object, ADArray, object)
         See `refuse_unseen`.
     """
-    GIVEN[level] = inputs
+    INPUTS[level] = inputs
     for k, array, handle, _ in inputs:
         if type(array) is np.ndarray:
             flags = array.flags

@@ -276,17 +276,17 @@ def test_results_that_differ_are_not_timed() -> None:
 def test_the_guard_is_back_after_measuring_without() -> None:
     from adarray.core import guard
 
-    before = guard.Guard
+    before = guard.WriteGuard
     made = worker.Worker("adarray-numpy", 1)
     _, unguarded = made._guard()
     seen: list[Any] = []
     made.engine.gradient = lambda w: engines.Prepared(
-        lambda: seen.append(guard.Guard(np.ones(3))), lambda r: r
+        lambda: seen.append(guard.WriteGuard(np.ones(3))), lambda r: r
     )
     _, unguarded = made._guard()
     unguarded()
     assert seen == [None]
-    assert guard.Guard is before
+    assert guard.WriteGuard is before
 
 
 def test_tables() -> None:

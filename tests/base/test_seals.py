@@ -204,7 +204,7 @@ def test_the_message() -> None:
 
 def test_an_array_that_cannot_be_made_writeable_again_is_not_made_read_only() -> None:
     x = np.lib.stride_tricks.as_strided(np.ones(100_000), (99_999,), (8,))
-    made = guard.Guard(x)
+    made = guard.WriteGuard(x)
     assert x.flags.writeable
     x[5] = 2.0
     with pytest.raises(adarray.TraceError, match="was written to"):
@@ -218,7 +218,7 @@ def test_without_an_account_rules_read_copies(monkeypatch: pytest.MonkeyPatch) -
     for x in (base, base[::-1], base.reshape(300, 400).T, np.broadcast_to(base, (3, base.size)),
               np.lib.stride_tricks.sliding_window_view(base, 3)[::-2], base[::3]):  # fmt: skip
         before, older = x.copy(), base[:]
-        made = guard.Guard(x)
+        made = guard.WriteGuard(x)
         older += 1.0
         made.check("multiply")
         np.testing.assert_array_equal(made.value, before)

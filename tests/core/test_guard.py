@@ -43,13 +43,13 @@ def _part_kept() -> np.ndarray:
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[np.ndarray]]:
     """Return the arrays that guards are made for, in a list that grows."""
     found = []
-    init = guard.Guard.__init__
+    init = guard.WriteGuard.__init__
 
-    def noted(self: guard.Guard, value: np.ndarray) -> None:
+    def noted(self: guard.WriteGuard, value: np.ndarray) -> None:
         found.append(value)
         init(self, value)
 
-    monkeypatch.setattr(guard.Guard, "__init__", noted)
+    monkeypatch.setattr(guard.WriteGuard, "__init__", noted)
     yield found
     known.clear()
 

@@ -105,6 +105,6 @@ def test_only_kinks_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_watch_is_of_its_thread_and_of_traced_values() -> None:
     with adarray.base.watching.watched() as watch:
         assert adarray.array([1.0])[0] > 0.5
-        assert not watch.asked
+        assert not watch.triggered
         adarray.grad(lambda x: x if x > 0.0 else -x)(1.0)
-        assert watch.asked
+        assert watch.triggered

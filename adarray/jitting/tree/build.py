@@ -17,7 +17,7 @@ from adarray.base.op import Op
 from adarray.base.recording import Call, Symbol
 from adarray.base.scope import UNINTERCEPTED, outside, package_of
 from adarray.base.spans import span
-from adarray.base.telling import SILENT, Progress, Watch, detail
+from adarray.base.telling import SILENT, Progress, SlowNotice, detail
 from adarray.compiler.ir.interpret import Interpreted
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.verify_loops import checking
@@ -146,7 +146,7 @@ class Builder:
         progress = Progress()
         many = sum(len(n.calls) for n in nodes) > MANY
         timed = many or self.library is not None
-        watch = Watch(lambda: self._long(drafts, progress), timed=timed)
+        watch = SlowNotice(lambda: self._long(drafts, progress), timed=timed)
         with collector_waits(), contextlib.ExitStack() as stack, watch:
             for node in nodes:
                 key = _shared_key(node)
@@ -275,7 +275,7 @@ class Builder:
         self,
         drafts: list[Draft],
         stack: contextlib.ExitStack,
-        watch: Watch,
+        watch: SlowNotice,
         progress: Progress,
     ) -> None:
         """Compile plans; those that are not there after a while run with NumPy until they are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adarray.base.spans import Recorder, Step
+from adarray.base.spans import SpanRecorder, Step
 from adarray.compiler.ir.plan import Plan
 from adarray.compiler.ir.primitives import View
 from adarray.compiler.ir.program import Value
@@ -13,12 +13,12 @@ from adarray.jitting.explain.costs import costs
 from adarray.jitting.explain.steps import step_kind, step_title, value_title
 
 
-def run_timed(recorder: Recorder, node: Any, arrays: list[Any]) -> Any:
+def run_timed(recorder: SpanRecorder, node: Any, arrays: list[Any]) -> Any:
     """Run a compiled segment and tell `recorder` when each of its steps ran.
 
     Parameters
     ----------
-    recorder : Recorder
+    recorder : SpanRecorder
     node : adarray.jitting.tree.tree.Node
         The segment. One without an executable is interpreted, or replays what was recorded.
     arrays : list of ndarray
@@ -45,7 +45,7 @@ def _about(plan: Plan) -> list[Step]:
     ]
 
 
-def _watcher(recorder: Recorder) -> Callable[[Value, int, int], None]:
+def _watcher(recorder: SpanRecorder) -> Callable[[Value, int, int], None]:
     def watch(v: Value, start: int, stop: int) -> None:
         moved = v.nbytes + sum(a.nbytes for a in v.args) if not isinstance(v.primitive, View) else 0
         shapes = tuple(a.shape for a in v.args)
