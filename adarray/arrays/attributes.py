@@ -53,7 +53,7 @@ def _is_readonly(op: Op) -> bool:
     return isinstance(op.lower, Layout) and op.lower.readonly
 
 
-class Flags:
+class GuardedFlags:
     """Flags of an array that only a guard has made read-only: a write copies it first."""
 
     __slots__ = ("_flags",)
@@ -115,20 +115,20 @@ def _flags_of(x: Any) -> Any:
 _flags_of.__name__ = "flags"  # for errors
 
 
-class Base:
+class ArgumentBase:
     """The array whose memory an argument looks at: there is one, and more is not known.
 
     What is read there would have no gradient.
     """
 
     __slots__ = ("__weakref__", "_memory")
-    _known: ClassVar[weakref.WeakValueDictionary[int, Base]] = weakref.WeakValueDictionary()
+    _known: ClassVar[weakref.WeakValueDictionary[int, ArgumentBase]] = weakref.WeakValueDictionary()
 
     def __init__(self, memory: Any) -> None:
         self._memory = memory
 
     @classmethod
-    def of(cls, memory: Any) -> Base:
+    def of(cls, memory: Any) -> ArgumentBase:
         """Return the one that stands for the base of an array."""
         known = cls._known.get(id(memory))
         if known is None:
@@ -213,7 +213,7 @@ class Attributes(_State):
         if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
             return flags
         steps = self._x.steps if self._x is not None else ()
-        return flags if any(_is_readonly(step[0]) for step in steps) else Flags(flags)
+        return flags if any(_is_readonly(step[0]) for step in steps) else GuardedFlags(flags)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ class Attributes(_State):
 
     @property
     def base(self) -> Any:
-        """The array that this one is a view of; of an argument, see `Base`."""
+        """The array that this one is a view of; of an argument, see `ArgumentBase`."""
         root: Any = root_of(self)
         mode = MODE.get()
         recorder = mode.recorder if mode is not None else None
@@ -235,14 +235,14 @@ class Attributes(_State):
             recorder.refuse_memory(_base_of)  # the next argument may be no view
         lies = origin_of(root)
         if lies is not None:
-            return Base.of(lies.base)
+            return ArgumentBase.of(lies.base)
         if root is not self:
             return root
         v, node = self._v, self._node
         if type(v) is not np.ndarray or v.base is None:
             return None
         of_caller = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
-        return Base.of(v.base) if of_caller else None
+        return ArgumentBase.of(v.base) if of_caller else None
 
     @property
     def T(self) -> ADArray:  # noqa: N802  (NumPy's name)
@@ -289,13 +289,13 @@ class Attributes(_State):
             target.imag[...] = _real_value(value)
 
     @property
-    def flat(self) -> Flat:
+    def flat(self) -> FlatIterator:
         """The elements as one sequence in C order, which can be written to."""
-        return Flat(self)
+        return FlatIterator(self)
 
     @flat.setter
     def flat(self, value: Any) -> None:
-        Flat(self)[...] = value
+        FlatIterator(self)[...] = value
 
     @property
     def requires_grad(self) -> bool:
@@ -330,7 +330,7 @@ def _real_value(value: Any) -> Any:
     return value
 
 
-class Flat:
+class FlatIterator:
     """The elements of an ADArray as one sequence in C order, as `numpy.flatiter`.
 
     Parameters
@@ -392,7 +392,7 @@ class Flat:
 
 def _comparison(ufunc: Any) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
-        return ufunc(self.copy(), other.copy() if isinstance(other, Flat) else other)
+        return ufunc(self.copy(), other.copy() if isinstance(other, FlatIterator) else other)
 
     return compare
 
@@ -401,4 +401,4 @@ for _name, _ufunc in {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal,
 }.items():  # fmt: skip
-    setattr(Flat, f"__{_name}__", _comparison(_ufunc))
+    setattr(FlatIterator, f"__{_name}__", _comparison(_ufunc))

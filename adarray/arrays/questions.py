@@ -216,7 +216,7 @@ class Indexing:
         return MethodType(self.function, x)
 
 
-class Attributes:
+class StaticAttributes:
     """The attributes of a class, bases included, as `inspect.getattr_static` reads them.
 
     It goes on to real base classes where one is missing: so an error says that there is none.
@@ -246,7 +246,7 @@ class Shy(type):
         if name == "__mro__":
             return super().__getattribute__("_shown").__mro__
         if name == "__dict__" and sys._getframe(1).f_globals.get("__name__") == "inspect":
-            return Attributes(super().__getattribute__("_shown"))
+            return StaticAttributes(super().__getattribute__("_shown"))
         if name[:8] != "__array_" and asking(sys._getframe(1)) is not None:
             return getattr(super().__getattribute__("_shown"), name)
         return super().__getattribute__(name)

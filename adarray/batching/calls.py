@@ -23,7 +23,7 @@ from adarray.batching.indices import (
     region_of,
 )
 from adarray.batching.rules import (
-    Call,
+    BatchCall,
     Rule,
     aligned,
     along,
@@ -109,7 +109,7 @@ def _called(function: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any])
     kwargs.pop("subok", None)
     batch = innermost(inputs, kwargs)
     assert batch is not None
-    call = Call(batch, function, inputs, kwargs, function.__name__)
+    call = BatchCall(batch, function, inputs, kwargs, function.__name__)
     if function.signature is None:
         return wrapped(call, pointwise(call))
     core = [len(part.split(",")) if part else 0 for part in _cores(function.signature)]
@@ -135,7 +135,7 @@ def _method(function: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
     batch = innermost(inputs, kwargs)
     assert batch is not None
     run = getattr(function, method)
-    call = Call(batch, run, inputs[:1], kwargs, function.__name__)
+    call = BatchCall(batch, run, inputs[:1], kwargs, function.__name__)
     return wrapped(call, _ALONG(call))
 
 
@@ -257,7 +257,7 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     assert batch is not None
     rule = RULES.get(func)
     if rule is not None:
-        call = Call(batch, func, args, kwargs, func.__name__)
+        call = BatchCall(batch, func, args, kwargs, func.__name__)
         return wrapped(call, rule(call))
     op = FUNCTIONS.get(func)
     if op is not None:
@@ -281,7 +281,7 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     decides = DYNAMIC.get(func)
     if decides is not None and innermost(decides(args, kwargs)) is not None:  # the same for all
         return func(*_looked(args), **_looked(kwargs))
-    call = Call(batch, func, args, kwargs, func.__name__)
+    call = BatchCall(batch, func, args, kwargs, func.__name__)
     return wrapped(call, members(call))
 
 
@@ -383,18 +383,18 @@ batched(_positions, np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 batched(along("all"), np.all, np.any, np.count_nonzero)
 
 
-def _sorted(call: Call) -> Any:
+def _sorted(call: BatchCall) -> Any:
     """Sort along the last axis unless another one is named."""
     names = ("axis",) if call.name == "argsort" else ("kth", "axis")
     params = {**dict(zip(names, call.values[1:], strict=False)), **call.params}
     params.setdefault("axis", -1)
-    return _positions(Call(call.batch, call.function, call.values[:1], params, call.name))
+    return _positions(BatchCall(call.batch, call.function, call.values[:1], params, call.name))
 
 
 batched(_sorted, np.argsort, np.argpartition)
 
 
-def _one_by_one(call: Call) -> Any:
+def _one_by_one(call: BatchCall) -> Any:
     return call.function(*aligned(call), **call.params)
 
 

@@ -13,7 +13,7 @@ from adarray.batching.batch import Batch, concrete_of
 from adarray.batching.values import Batched
 
 
-class Index(NamedTuple):
+class BatchIndex(NamedTuple):
     """How to index the arrays of all members.
 
     Parameters
@@ -69,7 +69,7 @@ def same_mask(i: Any) -> Any:
     return i.look() if type(i) is Batched and i.dtype.kind == "b" else i
 
 
-def batched_index(index: Any, shape: tuple[int, ...], batch: Batch) -> Index:
+def batched_index(index: Any, shape: tuple[int, ...], batch: Batch) -> BatchIndex:
     """Return the index of all members for one of a member of `shape`."""
     parts = settled(parts_of(index), batch)
     if not any(type(i) is Batched and i.batch is batch for i in parts):
@@ -77,16 +77,16 @@ def batched_index(index: Any, shape: tuple[int, ...], batch: Batch) -> Index:
     return _each_its_own(parts, shape, batch)
 
 
-def _same_for_all(parts: tuple[Any, ...]) -> Index:
+def _same_for_all(parts: tuple[Any, ...]) -> BatchIndex:
     """Return the index of all members for one without values of them."""
     full = (slice(None), *parts)
     advanced = [k for k, i in enumerate(parts) if _is_advanced(i)]
     arrays = [parts[k] for k in advanced if np.ndim(parts[k]) or is_mask(parts[k])]
     if not arrays or advanced[-1] - advanced[0] + 1 == len(advanced):
-        return Index(full, None)
+        return BatchIndex(full, None)
     # Between others stand slices: NumPy puts the axes of the arrays before the members' axis.
     count = len(np.broadcast_shapes(*(_shape_of(parts[k]) for k in advanced)))
-    return Index(full, (count, *range(count)))
+    return BatchIndex(full, (count, *range(count)))
 
 
 def _shape_of(i: Any) -> tuple[int, ...]:
@@ -96,7 +96,7 @@ def _shape_of(i: Any) -> tuple[int, ...]:
     return (int(np.count_nonzero(i)),)
 
 
-def _each_its_own(parts: tuple[Any, ...], shape: tuple[int, ...], batch: Batch) -> Index:
+def _each_its_own(parts: tuple[Any, ...], shape: tuple[int, ...], batch: Batch) -> BatchIndex:
     """Return the index of all members where they index with values of their own."""
     expanded: list[Any] = []  # masks as positions
     for i in parts:
@@ -126,17 +126,17 @@ def _each_its_own(parts: tuple[Any, ...], shape: tuple[int, ...], batch: Batch) 
     full = (numbers, *indexes)
     if not together or not first or not count:
         # NumPy's own order, and the first axes are those of the arrays: the members' and theirs.
-        return Index(full, None)
+        return BatchIndex(full, None)
     # NumPy puts the axes of the arrays behind the members', one member's stand behind `first`.
     middle = tuple(range(count + 1, count + 1 + first))
-    return Index(full, (0, *middle, *range(1, count + 1)))
+    return BatchIndex(full, (0, *middle, *range(1, count + 1)))
 
 
 def _rank(i: Any, batch: Batch) -> int:
     return i.ndim if type(i) is Batched and i.batch is batch else np.ndim(i)
 
 
-def in_order(x: Any, index: Index) -> Any:
+def in_order(x: Any, index: BatchIndex) -> Any:
     """Return what indexing gives, with the members' axis first and those of a member in order."""
     if index.source is None:
         return x
@@ -144,7 +144,7 @@ def in_order(x: Any, index: Index) -> Any:
     return np.transpose(x, (*index.source, *rest))
 
 
-def as_written(value: Any, index: Index, region: tuple[int, ...]) -> Any:
+def as_written(value: Any, index: BatchIndex, region: tuple[int, ...]) -> Any:
     """Return values of a member's `region`, of all members, in the order in which NumPy writes."""
     if index.source is None:
         return value

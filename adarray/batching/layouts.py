@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from adarray.batching.indices import as_written, batched_index, region_of
-from adarray.batching.rules import Call, Coupling, members
+from adarray.batching.rules import BatchCall, Coupling, members
 from adarray.batching.values import innermost, member_axis
 
 
-def _broadcast_values(v: Any, region: tuple[int, ...], call: Call) -> Any:
+def _broadcast_values(v: Any, region: tuple[int, ...], call: BatchCall) -> Any:
     raw = call.full(1) if v is None else v
     lead = len(region) + 1 - raw.ndim
     if lead > 0:
@@ -21,7 +21,7 @@ def _broadcast_values(v: Any, region: tuple[int, ...], call: Call) -> Any:
     return np.broadcast_to(raw, (call.batch.size, *region))
 
 
-def added(call: Call) -> Any:
+def added(call: BatchCall) -> Any:
     """Add values at an index of every member."""
     index, shape = call.params["index"], call.shape(0)
     at = batched_index(index, shape, call.batch)
@@ -39,7 +39,7 @@ def _sizes(shape: Any, size: int) -> tuple[int, ...]:
     return to
 
 
-def reshaped(call: Call) -> Any:
+def reshaped(call: BatchCall) -> Any:
     """Reshape the array of every member."""
     params = dict(call.params)
     order = params.pop("order", "C")
@@ -54,7 +54,7 @@ def reshaped(call: Call) -> Any:
     return np.moveaxis(last, -1, 0)
 
 
-def raveled(call: Call) -> Any:
+def raveled(call: BatchCall) -> Any:
     """Return the elements of every member in a row."""
     a, n = call.full(0), call.batch.size
     if call.params.get("order", "C") == "F":
@@ -62,7 +62,7 @@ def raveled(call: Call) -> Any:
     return np.reshape(a, (n, math.prod(call.shape(0))))
 
 
-def transposed(call: Call) -> Any:
+def transposed(call: BatchCall) -> Any:
     """Permute the axes of every member."""
     axes, ndim = call.params.get("axes"), len(call.shape(0))
     to = range(ndim, 0, -1) if axes is None else member_axis(tuple(axes), ndim)
@@ -71,7 +71,7 @@ def transposed(call: Call) -> Any:
     return call.run(call.full(0), axes=(0, *to))
 
 
-def squeezed(call: Call) -> Any:
+def squeezed(call: BatchCall) -> Any:
     """Take axes of length 1 out of every member."""
     axis, shape = call.params.get("axis"), call.shape(0)
     if axis is None:
@@ -81,14 +81,14 @@ def squeezed(call: Call) -> Any:
     return call.run(call.full(0), axis=axes)
 
 
-def expanded(call: Call) -> Any:
+def expanded(call: BatchCall) -> Any:
     """Give every member axes of length 1."""
     axis = call.params["axis"]
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     return call.run(call.full(0), axis=member_axis(tuple(axes), len(call.shape(0)) + len(axes)))
 
 
-def spread(call: Call) -> Any:
+def spread(call: BatchCall) -> Any:
     """Broadcast the array of every member."""
     to = call.params["shape"]
     to = (to,) if np.ndim(to) == 0 else tuple(to)
@@ -99,14 +99,14 @@ def spread(call: Call) -> Any:
     return call.run(a, **{**call.params, "shape": (call.batch.size, *to)})
 
 
-def flipped(call: Call) -> Any:
+def flipped(call: BatchCall) -> Any:
     """Reverse axes of every member."""
     axis, ndim = call.params.get("axis"), len(call.shape(0))
     axes = tuple(range(1, ndim + 1)) if axis is None else member_axis(axis, ndim)
     return call.run(call.full(0), axis=axes)
 
 
-def rolled(call: Call) -> Any:
+def rolled(call: BatchCall) -> Any:
     """Shift the elements of every member in a circle."""
     axis, shape = call.params.get("axis"), call.shape(0)
     if not call.only(0):
@@ -118,13 +118,13 @@ def rolled(call: Call) -> Any:
     return np.reshape(flat, a.shape)
 
 
-def rotated(call: Call) -> Any:
+def rotated(call: BatchCall) -> Any:
     """Rotate every member in the plane of two axes."""
     axes = member_axis(tuple(call.params.get("axes", (0, 1))), len(call.shape(0)))
     return call.run(call.full(0), k=call.params.get("k", 1), axes=axes)
 
 
-def triangle(call: Call) -> Any:
+def triangle(call: BatchCall) -> Any:
     """Take a triangle of every member."""
     a, shape = call.full(0), call.shape(0)
     if len(shape) == 1:
@@ -132,7 +132,7 @@ def triangle(call: Call) -> Any:
     return call.run(a, **call.params)
 
 
-def diagonals(call: Call) -> Any:
+def diagonals(call: BatchCall) -> Any:
     """Take the diagonal of every member."""
     params, ndim = dict(call.params), len(call.shape(0))
     for name, default in (("axis1", 0), ("axis2", 1)):
@@ -140,7 +140,7 @@ def diagonals(call: Call) -> Any:
     return call.run(call.full(0), **params)
 
 
-def tiled(call: Call) -> Any:
+def tiled(call: BatchCall) -> Any:
     """Repeat every member as a whole."""
     reps = call.params["reps"]
     reps = (reps,) if np.ndim(reps) == 0 else tuple(reps)
@@ -150,7 +150,7 @@ def tiled(call: Call) -> Any:
     return call.run(a, reps=(1,) + (1,) * (most - len(reps)) + reps)
 
 
-def windows(call: Call) -> Any:
+def windows(call: BatchCall) -> Any:
     """Return the windows of every member."""
     params, ndim = dict(call.params), len(call.shape(0))
     axis = params.get("axis")
@@ -163,12 +163,12 @@ def windows(call: Call) -> Any:
     return call.run(call.full(0), **params)
 
 
-def looked_at(call: Call) -> Any:
+def looked_at(call: BatchCall) -> Any:
     """Return the memory of every member as another dtype."""
     return call.run(call.full(0), **call.params) if call.shape(0) else members(call)
 
 
-def joined(call: Call) -> Any:
+def joined(call: BatchCall) -> Any:
     """Join the arrays of every member."""
     params = dict(call.params)
     axis = params.pop("axis", 0)
@@ -181,14 +181,14 @@ def joined(call: Call) -> Any:
     return call.run(*arrays, axis=axis, **params)
 
 
-def padded(call: Call) -> Any:
+def padded(call: BatchCall) -> Any:
     """Pad every member."""
     pairs = np.broadcast_to(call.params["pad_width"], (len(call.shape(0)), 2))
     width = ((0, 0), *((int(a), int(b)) for a, b in pairs))
     return call.run(call.full(0), **{**call.params, "pad_width": width})
 
 
-def permuted(call: Call) -> Any:
+def permuted(call: BatchCall) -> Any:
     """Bring elements of every member into another order along an axis."""
     order, axis = call.params["order"], call.params["axis"]
     ndim = len(call.shape(0))
@@ -199,7 +199,7 @@ def permuted(call: Call) -> Any:
     return call.run(call.full(0), order=order, axis=member_axis(axis, ndim))
 
 
-def multiplied(call: Call) -> Any:
+def multiplied(call: BatchCall) -> Any:
     """Multiply the matrices or vectors of every member."""
     x, y = call.values
     p, q = len(call.shape(0)), len(call.shape(1))
@@ -227,7 +227,7 @@ def multiplied(call: Call) -> Any:
     return r
 
 
-def summed(call: Call) -> Any:
+def summed(call: BatchCall) -> Any:
     """Put the members' axis into the subscripts of einsum."""
     text = call.params["subscripts"]
     left, right = text.split("->")
@@ -242,7 +242,7 @@ def summed(call: Call) -> Any:
     return call.run(*arrays, subscripts=f"{','.join(terms)}->{spare}{right}")
 
 
-def _solved(call: Call) -> Any:
+def _solved(call: BatchCall) -> Any:
     """Solve the equations of every member."""
     a, vector = call.values[0], len(call.shape(1)) == 1
     if not call.has(a) and len(call.shape(0)) == 2 and len(call.shape(1)) <= 2:
@@ -259,7 +259,7 @@ def _solved(call: Call) -> Any:
 solved = Coupling(_solved, core=(2, 2))
 
 
-def columns(call: Call) -> Any:
+def columns(call: BatchCall) -> Any:
     """Multiply or solve with one matrix for the columns of all members."""
     if not call.only(1):
         return members(call)
@@ -269,14 +269,14 @@ def columns(call: Call) -> Any:
     return np.moveaxis(np.reshape(r, (r.shape[0], call.batch.size, *rest)), 1, 0)
 
 
-def interpolated(call: Call) -> Any:
+def interpolated(call: BatchCall) -> Any:
     """Interpolate at points of every member, all in the same table."""
     if any(call.has(v) for v in call.values[1:]) or innermost(call.params) is call.batch:
         return members(call)
     return call.run(call.full(0), *call.values[1:], **call.params)
 
 
-def norms(call: Call) -> Any:
+def norms(call: BatchCall) -> Any:
     """Take the Euclidean norms of every member."""
     axis, shape = call.params.get("axis"), call.shape(0)
     keepdims = call.params.get("keepdims", False)

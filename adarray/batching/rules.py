@@ -1,8 +1,9 @@
 """Batching rules: how an operation on values of one member is one on those of all.
 
-A rule is ``rule(call)``, where `Call` has the operands and parameters of a member. It returns the
-result of all members, along the first axis (a tuple of them, of an operation with several). Records
-name theirs (``batch=``); those of kinds of operations that all work alike have one from here.
+A rule is ``rule(call)``, where the `BatchCall` has the operands and parameters of one member. It
+returns the result of all members, stacked along the first axis; a tuple of them, if the operation
+has several. A record names its rule (``batch=``). Kinds of operations that all work alike share one
+from this module.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from adarray.batching.indices import batched_index, in_order, parts_of, settled
 from adarray.batching.values import Batched, as_batched, innermost, member_axis, raw_of
 from adarray.core.dispatch import compute
 
-Rule = Callable[["Call"], Any]
+Rule = Callable[["BatchCall"], Any]
 _PYTHON = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
 
 
-class Call:
+class BatchCall:
     """One operation on values of members.
 
     Parameters
@@ -108,17 +109,17 @@ class Coupling:
         self.core = core
         self.pairs = pairs
 
-    def __call__(self, call: Call) -> Any:
+    def __call__(self, call: BatchCall) -> Any:
         """Apply the rule."""
         return self.rule(call)
 
 
-def pointwise(call: Call) -> Any:
+def pointwise(call: BatchCall) -> Any:
     """Align the operands of members, and apply the operation to those of all."""
     return call.run(*aligned(call), **call.params)
 
 
-def aligned(call: Call) -> list[Any]:
+def aligned(call: BatchCall) -> list[Any]:
     """Return operands that broadcast as those of a member do, behind the members' axis."""
     values, n = call.values, call.batch.size
     ndim = max([len(v.shape) for v in values if hasattr(v, "shape")], default=0)
@@ -167,7 +168,7 @@ def along(
     """
     default = -1 if none == "last" else default
 
-    def rule(call: Call) -> Any:
+    def rule(call: BatchCall) -> Any:
         if not call.only(0, *stay):
             return members(call)
         if moved and (np.ndim(call.values[1]) > 1 or any(v is not None for v in call.values[2:])):
@@ -196,7 +197,7 @@ def along(
     return Coupling(rule, None if stay or moved else (none, name, default), ())
 
 
-def _of_numbers(call: Call, a: Any, none: str) -> Any:
+def _of_numbers(call: BatchCall, a: Any, none: str) -> Any:
     """Apply an operation along all axes of a number, which has none."""
     params = dict(call.params)
     if none == "flat":
@@ -206,7 +207,7 @@ def _of_numbers(call: Call, a: Any, none: str) -> Any:
     return call.run(a, *call.values[1:], **{**params, "axis": ()})
 
 
-def raw_aligned(call: Call, v: Batched, ndim: int) -> Any:
+def raw_aligned(call: BatchCall, v: Batched, ndim: int) -> Any:
     """Return an operand of all members that broadcasts against one of `ndim` axes a member."""
     lead = ndim - v.ndim
     return v.raw.reshape((call.batch.size,) + (1,) * lead + v.shape) if lead else v.raw
@@ -215,7 +216,7 @@ def raw_aligned(call: Call, v: Batched, ndim: int) -> Any:
 def stacked(*core: int) -> Rule:
     """Return the rule of an operation on stacks: the last `core` axes of operands are theirs."""
 
-    def rule(call: Call) -> Any:
+    def rule(call: BatchCall) -> Any:
         if innermost(call.params) is call.batch:
             return members(call)
         outer = [len(call.shape(i)) - k for i, k in enumerate(core)]
@@ -235,7 +236,7 @@ def stacked(*core: int) -> Rule:
     return Coupling(rule, core=core)
 
 
-def shifted(*names: str, applies: Callable[[Call], bool] | None = None) -> Rule:
+def shifted(*names: str, applies: Callable[[BatchCall], bool] | None = None) -> Rule:
     """Return the rule of an operation on one array whose parameters `names` are axes.
 
     Parameters
@@ -246,7 +247,7 @@ def shifted(*names: str, applies: Callable[[Call], bool] | None = None) -> Rule:
         Whether a call can be done so; one by one else.
     """
 
-    def rule(call: Call) -> Any:
+    def rule(call: BatchCall) -> Any:
         if not call.only(0) or (applies is not None and not applies(call)):
             return members(call)
         params = dict(call.params)
@@ -257,14 +258,14 @@ def shifted(*names: str, applies: Callable[[Call], bool] | None = None) -> Rule:
     return rule
 
 
-def same(call: Call) -> Any:
+def same(call: BatchCall) -> Any:
     """Apply the operation as it is: it does not ask where the axes are."""
     if not call.only(0):
         return members(call)
     return call.run(call.full(0), **call.params)
 
 
-def members(call: Call) -> Any:
+def members(call: BatchCall) -> Any:
     """Compute member by member: the rule of operations that know nothing of stacks."""
     results = []
     for k in range(call.batch.size):
@@ -278,7 +279,7 @@ def members(call: Call) -> Any:
     return _stack(call, results)
 
 
-def _stack(call: Call, results: list[Any], empty: bool = False) -> Any:
+def _stack(call: BatchCall, results: list[Any], empty: bool = False) -> Any:
     if isinstance(results[0], (tuple, list)):
         parts = [_stack(call, list(p), empty) for p in zip(*results, strict=True)]
         cls = type(results[0])
@@ -316,7 +317,7 @@ def _nobody(v: Any, batch: Batch) -> Any:
     return np.zeros(v.shape, v.dtype) if type(v) is Batched and v.batch is batch else v
 
 
-def item(call: Call) -> Any:
+def item(call: BatchCall) -> Any:
     """Index the arrays of all members."""
     batch, shape = call.batch, call.shape(0)
     item_index = call.params["index"]
@@ -387,11 +388,11 @@ def compute_batched(op: Op, values: tuple[Any, ...], params: dict[str, Any]) -> 
             f"{op.name}: has no batching rule; write it with other NumPy functions, or call it "
             "outside of the function that vmap takes"
         )
-    call = Call(batch, below, values, params, op.name)
+    call = BatchCall(batch, below, values, params, op.name)
     return wrapped(call, rule(call), op)
 
 
-def wrapped(call: Call, r: Any, op: Op | None = None) -> Any:
+def wrapped(call: BatchCall, r: Any, op: Op | None = None) -> Any:
     """Return results of all members as values of one."""
     if isinstance(r, (tuple, list)):
         parts = [wrapped(call, x, op) for x in r]
@@ -409,7 +410,7 @@ def _is_number(v: Any) -> bool:
     return isinstance(v, (int, float, complex)) and not isinstance(v, np.generic)
 
 
-def _gives_scalar(call: Call, op: Op | None) -> bool:
+def _gives_scalar(call: BatchCall, op: Op | None) -> bool:
     """Whether NumPy gives a member a scalar where a result has no axes."""
     if op is None or op.zero_d is None:
         return True

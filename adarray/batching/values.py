@@ -25,7 +25,7 @@ item_hook: Hook[Callable[[Batched, Any], Any]] = Hook(_CALLS)
 write_hook: Hook[Callable[[Any, Any, Any], Any]] = Hook(_CALLS)
 
 
-class Flags:
+class MemberFlags:
     """Memory layout of one member, as `numpy.ndarray.flags`."""
 
     __slots__ = ("_of", "_value")
@@ -132,9 +132,9 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         return self.size * self.itemsize
 
     @property
-    def flags(self) -> Flags:
+    def flags(self) -> MemberFlags:
         """Memory layout."""
-        return Flags(self)
+        return MemberFlags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:

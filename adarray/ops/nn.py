@@ -22,7 +22,7 @@ from adarray.base.aval import refuse_subclass
 from adarray.base.errors import DTypeError
 from adarray.base.op import Contraction, Op, register
 from adarray.base.runtime import BY_ENGINE
-from adarray.batching.rules import Call, Rule, members
+from adarray.batching.rules import BatchCall, Rule, members
 from adarray.core.dispatch import apply, run
 from adarray.core.protocol import check_params, finish
 from adarray.core.trace import Handle
@@ -293,7 +293,7 @@ def _samples(rng: np.random.Generator) -> list[Any]:
     ]
 
 
-def _images(call: Call) -> Any:
+def _images(call: BatchCall) -> Any:
     """Convolve the images of all members as one batch of images, where they share the window."""
     if call.has(call.values[0]) and call.only(0):
         x = call.full(0)
@@ -302,7 +302,7 @@ def _images(call: Call) -> Any:
     return members(call)
 
 
-def _windows(call: Call) -> Any:
+def _windows(call: BatchCall) -> Any:
     """Convolve with the windows of all members at once, where they share the images."""
     w, groups = call.values[1], call.params.get("groups", 1)
     if not (call.has(w) and call.only(1) and groups == 1):

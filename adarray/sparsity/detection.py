@@ -21,8 +21,8 @@ from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.translate.canonicalise import canonicalise
 from adarray.core.inplace import plain_value
 from adarray.core.reaching import reach, reach_arguments
-from adarray.jitting.calls.attempt import Run
-from adarray.jitting.captures.state import State
+from adarray.jitting.calls.attempt import Attempt
+from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.collector import collector_waits
 from adarray.jitting.shared.constants import constant
 from adarray.jitting.shared.keys import call_key, guard_key, outcome_key
@@ -51,7 +51,7 @@ class DetectedPattern(NamedTuple):
     straight : bool
         Whether Python read no value: there is no other path then, while what is captured
         stays the same.
-    state : State or None
+    state : CapturedState or None
         What was captured.
     assumed : list of (int, ndarray)
         Inputs on whose contents the pattern relies, and what they held: numbers among the
@@ -65,7 +65,7 @@ class DetectedPattern(NamedTuple):
     size: int
     shape: tuple[int, ...]
     straight: bool
-    state: State | None
+    state: CapturedState | None
     assumed: list[tuple[int, np.ndarray]]
     dense: tuple[str, ...]
 
@@ -88,7 +88,7 @@ def find(
     arguments: Arguments,
     places: list[int],
     several: bool,
-    before: State | None,
+    before: CapturedState | None,
     changing: set[str],
 ) -> DetectedPattern:
     """Record a run of `f`, and return on what its results depend.
@@ -104,7 +104,7 @@ def find(
         The leaves among those of the arguments that are differentiated.
     several : bool
         Whether `f` is a gradient, whose results are taken one behind the other.
-    before : State or None
+    before : CapturedState or None
         What was captured when the function was recorded last.
     changing : set of str
         Names of the captured numbers that have changed so far; gets others.
@@ -120,14 +120,14 @@ def find(
     reach_arguments(args, kwargs)
     reach(f)
     bound = Bound(args, kwargs, Ints())
-    state = State(f, bound.statics, changing)
+    state = CapturedState(f, bound.statics, changing)
     changed = set() if state.reason or before is None else state.changed_numbers(before)
     if changed:
         changing |= changed
-        state = State(f, bound.statics, changing)
+        state = CapturedState(f, bound.statics, changing)
     if state.reason:
         raise _not_recorded(name, state.reason)
-    run = Run(state, bound)
+    run = Attempt(state, bound)
     try:
         with collector_waits():
             run.record(name)
@@ -202,7 +202,7 @@ def _pattern(
     places: list[int],
     outputs: list[Any],
     shape: tuple[int, ...],
-    state: State,
+    state: CapturedState,
     bound: Bound,
 ) -> DetectedPattern:
     """Return the pattern of recorded results; `places` are the differentiated inputs."""

@@ -16,7 +16,7 @@ from adarray.device import Library
 from adarray.jitting.calls.decorator import jit
 from adarray.jitting.calls.front import JitFunction
 from adarray.jitting.shared.late import pending
-from adarray.jitting.tree.tree import Node
+from adarray.jitting.tree.tree import TreeNode
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms import grad
 
@@ -96,7 +96,7 @@ class Compiles:
 
     def _compiled(
         self, f: Callable[..., Any], *args: Any, **options: Any
-    ) -> tuple[JitFunction, list[Node]]:
+    ) -> tuple[JitFunction, list[TreeNode]]:
         """Return ``jit(f)`` and its segments, after their executables are there."""
         jitted = jit(f, **options)
         assert isinstance(jitted, JitFunction)

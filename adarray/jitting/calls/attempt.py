@@ -14,7 +14,7 @@ from adarray.base.recording import Symbol
 from adarray.core.trace import Handle
 from adarray.jitting.captures.cached import CachedCall
 from adarray.jitting.captures.effects import Kept, apply
-from adarray.jitting.captures.state import State
+from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.recording import record
 from adarray.jitting.shared.devices import OnDevice, write
 from adarray.jitting.shared.generators import Draws
@@ -25,12 +25,12 @@ from adarray.jitting.tree.run import _wrapped
 from adarray.transforms.tree import flatten
 
 
-class Run:
+class Attempt:
     """One recorded run of the function, and what it leaves to be done.
 
     Parameters
     ----------
-    state : State
+    state : CapturedState
     bound : Bound
     device : OnDevice, optional
         Where it computes, if not on the host.
@@ -65,14 +65,18 @@ class Run:
     """
 
     def __init__(
-        self, state: State, bound: Bound, device: OnDevice | None = None, truths: bool = False
+        self,
+        state: CapturedState,
+        bound: Bound,
+        device: OnDevice | None = None,
+        truths: bool = False,
     ) -> None:
         self._truths = truths
         self._state = state
         self._bound = bound
         self._device = device
         self.values: list[Any] = []
-        self.recorded: record.Recorded | None = None
+        self.recorded: record.RecordedRun | None = None
         self.aliased = False
         self.split = ""
         self.hidden = False

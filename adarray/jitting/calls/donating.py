@@ -15,7 +15,7 @@ from adarray.base.aliasing import address, share
 from adarray.base.levels import LEVEL
 from adarray.base.runtime import MODE
 from adarray.jitting.calls.front import JitFunction
-from adarray.jitting.captures.walk import TooMuchError, Walk
+from adarray.jitting.captures.walk import CaptureWalk, TooMuchError
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import Bound
 from adarray.jitting.tree.build import say
@@ -65,7 +65,7 @@ class DonatingFunction(JitFunction):
     def _refuse_reached(self, arrays: list[np.ndarray]) -> None:
         """Raise if a donated array is one that the function reaches by any way."""
         try:
-            order = Walk(self._f, []).order
+            order = CaptureWalk(self._f, []).order
         except TooMuchError as error:
             raise ValueError(
                 f"jit: donate: {self._name()}: whether it reaches a donated array is not known: "

@@ -28,14 +28,14 @@ from adarray.jitting.calls.tracing import Given, Tracing
 from adarray.jitting.shared.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import Bound, Ints, describe, unfit
-from adarray.jitting.tree.build import Builder, say
+from adarray.jitting.tree.build import SegmentCompiler, say
 from adarray.jitting.tree.check import compare, copies
-from adarray.jitting.tree.entries import CacheInfo, Entry, Recent, Variant
+from adarray.jitting.tree.entries import CacheInfo, Entry, Recent, StateVariant
 from adarray.jitting.tree.matching import Matcher, fast_key
 from adarray.jitting.tree.nodes import are_of, attach, can_be_node, op_of
 from adarray.jitting.tree.reruns import SPENT
-from adarray.jitting.tree.run import MissError, Walk
-from adarray.jitting.tree.tree import Node
+from adarray.jitting.tree.run import MissError, TreeWalk
+from adarray.jitting.tree.tree import TreeNode
 from adarray.transforms.tree import flatten
 
 MAX_SIGNATURES = 256
@@ -194,7 +194,7 @@ class JitFunction(Tracing):
         mode: Mode | None,
         alone: bool = True,
         captured: list[Any] | None = None,
-    ) -> tuple[Any, Variant | None]:
+    ) -> tuple[Any, StateVariant | None]:
         """Return the result of a call, and the variant that gave it; None if f itself ran.
 
         With ``alone=False`` the plain values of the arguments stand for what a derivative is
@@ -222,7 +222,7 @@ class JitFunction(Tracing):
             return self.plainly(args, kwargs), None
         if variant.written and variant.writes_hidden(bound.statics, inputs):
             return self.plainly(args, kwargs), None
-        walk = Walk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
+        walk = TreeWalk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
         before = copies(bound.leaves) if checking() else []
         try:
             with span("jit", entry.signature):
@@ -256,7 +256,7 @@ class JitFunction(Tracing):
         return result, variant
 
     @staticmethod
-    def _entered(variant: Variant, bound: Bound, inputs: list[Any]) -> list[Any]:
+    def _entered(variant: StateVariant, bound: Bound, inputs: list[Any]) -> list[Any]:
         """Return inputs as compiled code takes them."""
         for i in variant.written:  # what others rely on is not computed in place
             if i < len(bound.targets) and borrowed(bound.targets[i]):
@@ -311,7 +311,7 @@ class JitFunction(Tracing):
                 if place is True:
                     engine = default_engine()
                 text = describe(bound.key[1:], self._f)
-                entry = Entry(text, Builder(engine, self.options, text))
+                entry = Entry(text, SegmentCompiler(engine, self.options, text))
                 entry.donates = bool(self.options.donate) and not kept
                 reasons = [r for x in bound.values if (r := unfit(x))]
                 if reasons or self._eager:
@@ -323,7 +323,7 @@ class JitFunction(Tracing):
 
     # -- to look at ------------------------------------------------------------------------
 
-    def path(self, *args: Any, **kwargs: Any) -> list[Node]:
+    def path(self, *args: Any, **kwargs: Any) -> list[TreeNode]:
         """Return the segments that a call with these arguments would run, as far as known.
 
         The function is not called, and nothing is written.
@@ -337,7 +337,7 @@ class JitFunction(Tracing):
         for i in {*variant.tree.donated, *variant.written}:
             values[i] = duplicate(values[i], exactly=True)
         values = self._entered(variant, bound, values)
-        walk = Walk(variant.tree, values, variant.builder.build)
+        walk = TreeWalk(variant.tree, values, variant.builder.build)
         with contextlib.suppress(MissError):
             walk.run()
         walk.undo()

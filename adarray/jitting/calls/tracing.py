@@ -13,17 +13,17 @@ from adarray.base.telling import detail
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.comparing import asks_truths
 from adarray.core.reaching import reach, reach_arguments
-from adarray.jitting.calls.attempt import Run
+from adarray.jitting.calls.attempt import Attempt
 from adarray.jitting.captures.kinds import kind_of
-from adarray.jitting.captures.state import State
+from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.collector import collector_waits
 from adarray.jitting.shared.devices import ElsewhereError, OnDevice, device_of
 from adarray.jitting.shared.generators import DRAWING
 from adarray.jitting.shared.late import pending
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import INT_VALUES, Bound, element_strides, unaligned
-from adarray.jitting.tree.build import Builder, JitWarning
-from adarray.jitting.tree.entries import Entry, Variant
+from adarray.jitting.tree.build import JitWarning, SegmentCompiler
+from adarray.jitting.tree.entries import Entry, StateVariant
 from adarray.jitting.tree.nodes import needed
 from adarray.jitting.tree.run import runner
 from adarray.transforms.running import prepared
@@ -57,12 +57,12 @@ class Tracing:
     def _record(
         self,
         entry: Entry,
-        variant: Variant | None,
+        variant: StateVariant | None,
         bound: Bound,
         given: Given,
         alone: bool,
         captured: list[Any] | None,
-    ) -> tuple[Any, Variant | None]:
+    ) -> tuple[Any, StateVariant | None]:
         """Run the function and record it; return as `_outcome` does."""
         try:
             return self._recorded(entry, variant, bound, given, alone, captured)
@@ -72,12 +72,12 @@ class Tracing:
     def _recorded(
         self,
         entry: Entry,
-        variant: Variant | None,
+        variant: StateVariant | None,
         bound: Bound,
         given: Given,
         alone: bool,
         captured: list[Any] | None,
-    ) -> tuple[Any, Variant | None]:
+    ) -> tuple[Any, StateVariant | None]:
         args, kwargs = given
         # Functions may get other code: before it is compared.
         reach_arguments(args, kwargs)
@@ -93,7 +93,7 @@ class Tracing:
         except ElsewhereError as error:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
             return self.plainly(args, kwargs), None
-        run = Run(state, bound, device, truths)
+        run = Attempt(state, bound, device, truths)
         refused = remembered()
         try:
             start = perf_counter()
@@ -152,8 +152,8 @@ class Tracing:
         return result, variant
 
     def _state(
-        self, entry: Entry, variant: Variant | None, bound: Bound, alone: bool
-    ) -> State | None:
+        self, entry: Entry, variant: StateVariant | None, bound: Bound, alone: bool
+    ) -> CapturedState | None:
         """Return what is captured now; None if nothing can be recorded over it."""
         try:
             state = self._captured(bound)
@@ -179,9 +179,9 @@ class Tracing:
             return None
         return state
 
-    def _captured(self, bound: Bound) -> State:
+    def _captured(self, bound: Bound) -> CapturedState:
         constants = self.options.constants
-        return State(self.target(), bound.statics, self._numbers, constants, self._growing)
+        return CapturedState(self.target(), bound.statics, self._numbers, constants, self._growing)
 
     def target(self) -> Any:
         """Return the function, of an object with ``__call__`` that method."""
@@ -192,12 +192,12 @@ class Tracing:
     def _insert(
         self,
         entry: Entry,
-        variant: Variant | None,
-        state: State,
-        run: Run,
+        variant: StateVariant | None,
+        state: CapturedState,
+        run: Attempt,
         bound: Bound,
         device: OnDevice | None,
-    ) -> Variant:
+    ) -> StateVariant:
         """Add a recording to the tree, and compile what is known well enough."""
         with entry.lock:
             assert run.recorded is not None
@@ -211,8 +211,8 @@ class Tracing:
                 strides = list(map(element_strides, run.values))
                 builder = entry.builder
                 if device is not None and device.engine is not builder.engine:
-                    builder = Builder(device.engine, self.options, entry.signature)
-                variant = Variant(state, strides, self.options.max_paths, builder, device)
+                    builder = SegmentCompiler(device.engine, self.options, entry.signature)
+                variant = StateVariant(state, strides, self.options.max_paths, builder, device)
                 variant.tree.donated = self._given_up(entry, bound)
                 variant.numbers = set(self._numbers)
                 variant.tell_apart(bound.values, state.values)
@@ -251,7 +251,7 @@ class Tracing:
 
     @staticmethod
     def _fast(
-        variant: Variant, captured: list[Any], bound: Bound
+        variant: StateVariant, captured: list[Any], bound: Bound
     ) -> Callable[[list[Any]], Any] | None:
         """Return what runs a variant of positional arguments, if there is a short way."""
         device, state = variant.device, variant.state

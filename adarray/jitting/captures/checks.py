@@ -27,7 +27,7 @@ from adarray.device import DeviceArray, adopt, is_device
 from adarray.jitting.captures.fingerprints import Held, slots_in
 from adarray.jitting.captures.kinds import INDIRECT, is_library
 from adarray.jitting.captures.surroundings import reader_of
-from adarray.jitting.captures.walk import Edge, Found, Walk, referent, space_of
+from adarray.jitting.captures.walk import CapturedObject, CaptureWalk, Edge, referent, space_of
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.keys import value_key
 from adarray.jitting.shared.signature import INPUT_LIMIT
@@ -43,7 +43,7 @@ class Input:
 
     __slots__ = ("found", "value")
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: CapturedObject) -> None:
         self.found = found
         value = found.value
         if found.kind == "adarray":
@@ -81,7 +81,7 @@ class Maker:
 
     Parameters
     ----------
-    walk : Walk
+    walk : CaptureWalk
     floats : set of str
         Names of captured numbers that are inputs.
 
@@ -92,7 +92,7 @@ class Maker:
         Captured numbers and the like that are compared by value.
     """
 
-    def __init__(self, walk: Walk, floats: set[str]) -> None:
+    def __init__(self, walk: CaptureWalk, floats: set[str]) -> None:
         self._floats = floats
         self._space: dict[str, Any] = {
             "__name__": GENERATED,  # by which an ADArray knows whom it answers
@@ -159,7 +159,7 @@ class Maker:
         self._space[name] = value
         return name
 
-    def _expression(self, found: Found, edge: Edge) -> str:
+    def _expression(self, found: CapturedObject, edge: Edge) -> str:
         """Return how the child of an edge is found from its parent."""
         parent = self._variables[id(found)]
         how, key = edge.how, edge.key
@@ -216,7 +216,7 @@ class Maker:
         made: Callable[[Any], list[Any]] = self._space.pop("find")
         return made
 
-    def _child(self, expression: str, found: Found, parent: str) -> None:
+    def _child(self, expression: str, found: CapturedObject, parent: str) -> None:
         """Write the test of one object that was found, by a way from its parent's variable."""
         lines = self._lines
         if found.kind == "assumed":
@@ -254,7 +254,7 @@ class Maker:
             derived = self._constant(cls.__subclasses__())
             self._lines.append(f"if {self._constant(cls)}.__subclasses__() != {derived}: return N")
 
-    def _test_surroundings(self, walk: Walk) -> None:
+    def _test_surroundings(self, walk: CaptureWalk) -> None:
         """Write the tests of what functions of libraries read besides their arguments."""
         found = [found.value for found in walk.order if found.kind == "opaque"]
         readers = {reader_of(x, walk.names) for x in found}
@@ -268,10 +268,10 @@ class Maker:
 
     # -- one kind each ---------------------------------------------------------------------------
 
-    def _test_identity(self, name: str, found: Found) -> None:
+    def _test_identity(self, name: str, found: CapturedObject) -> None:
         self._lines.append(f"if {name} is not {self._constant(found.value)}: return N")
 
-    def _test_function(self, name: str, found: Found) -> None:
+    def _test_function(self, name: str, found: CapturedObject) -> None:
         # Tools that load a changed module again put new code into its old functions.
         self._test_identity(name, found)
         self._test_code(name, found.value)
@@ -289,7 +289,7 @@ class Maker:
         if not self._names.isdisjoint(_ASKING):
             self._test_absent(f"{name}.__dict__", self._names.difference(f.__dict__))
 
-    def _test_random(self, name: str, found: Found) -> None:
+    def _test_random(self, name: str, found: CapturedObject) -> None:
         if found.hidden or not found.direct:
             self._test_identity(name, found)
             return
@@ -297,7 +297,7 @@ class Maker:
         self._lines.append(f"if type({name}) is not {kind}: return N")
         self._input(name, found)
 
-    def _test_scalar(self, name: str, found: Found) -> None:
+    def _test_scalar(self, name: str, found: CapturedObject) -> None:
         value = found.value
         is_input = found.direct and not found.hidden and found.name in self._floats
         if is_input and (type(value) is not int or abs(value) <= INPUT_LIMIT):
@@ -312,13 +312,13 @@ class Maker:
             f"same({name}, {self._constant(value)}): return N"
         )
 
-    def _input(self, name: str, found: Found) -> None:
+    def _input(self, name: str, found: CapturedObject) -> None:
         self.inputs.append(Input(found))
         self._returned.append(name)
         # The value of an ADArray has its name and a letter, see `_test_adarray`.
         self._owners.append(name.removesuffix("v") if found.kind == "adarray" else name)
 
-    def _test_array(self, name: str, found: Found, value: Any = None) -> None:
+    def _test_array(self, name: str, found: CapturedObject, value: Any = None) -> None:
         x = found.value if value is None else value
         self._lines.append(
             f"if type({name}) is not A or {name}.shape != {x.shape!r} or {name}.strides != "
@@ -337,24 +337,24 @@ class Maker:
         self._hidden.append(name)
         self._lines.append(f"if not {self._constant(content)}.same({name}): return N")
 
-    def _test_content(self, name: str, found: Found) -> None:
+    def _test_content(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
         self._test_same(name, found.value)
 
-    def _test_objects(self, name: str, found: Found) -> None:
+    def _test_objects(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
         self._lines.append(f"if {name}.shape != {found.value.shape!r}: return N")
 
-    def _test_held(self, name: str, found: Found) -> None:
+    def _test_held(self, name: str, found: CapturedObject) -> None:
         assert found.held is not None
         if not is_library(type(found.value).__module__):
             self._test_classes(type(found.value))
         self._lines.append(f"if not {self._constant(found.held)}.same({name}): return N")
 
-    def _test_reference(self, name: str, found: Found) -> None:
+    def _test_reference(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
 
-    def _test_adarray(self, name: str, found: Found) -> None:
+    def _test_adarray(self, name: str, found: CapturedObject) -> None:
         self._lines.append(
             f"if type({name}) is not {self._constant(type(found.value))} or "
             f"{name}._node is not N or {name}._x is not N: return N"
@@ -371,12 +371,12 @@ class Maker:
                 f"if not same({name}._v, {self._constant(found.value._v)}): return N"
             )
 
-    def _test_device(self, name: str, found: Found) -> None:
+    def _test_device(self, name: str, found: CapturedObject) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(type(found.value))}: return N")
         self._lines.append(f"{name}v = adopt({name})")
         self._test_form(f"{name}v", found, adopt(found.value))
 
-    def _test_form(self, name: str, found: Found, value: Any) -> None:
+    def _test_form(self, name: str, found: CapturedObject, value: Any) -> None:
         """Write the test of a value on a device, which is an input."""
         self._lines.append(
             f"if {name}.form != {self._constant(value.form)} or "
@@ -387,7 +387,7 @@ class Maker:
         if found.hidden:
             self._test_same(name, value)
 
-    def _test_sequence(self, name: str, found: Found) -> None:
+    def _test_sequence(self, name: str, found: CapturedObject) -> None:
         if found.grows(self._growing):
             self._lines.append(f"if type({name}) is not {self._constant(list)}: return N")
             return
@@ -396,7 +396,7 @@ class Maker:
             f"len({name}) != {len(found.value)}: return N"
         )
 
-    def _test_mapping(self, name: str, found: Found) -> None:
+    def _test_mapping(self, name: str, found: CapturedObject) -> None:
         keys = tuple(found.value)
         if all(type(key) is str for key in keys):
             same = f"list({name}) == {self._constant(list(keys))}"
@@ -409,18 +409,18 @@ class Maker:
 
     _test_proxy = _test_mapping
 
-    def _test_class(self, name: str, found: Found) -> None:
+    def _test_class(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
         self._test_classes(found.value)
         self._test_classes(type(found.value))
 
-    def _test_module(self, name: str, found: Found) -> None:
+    def _test_module(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
         space = vars(found.value)
         if not self._names.isdisjoint(_ASKING) or "__getattr__" in space:
             self._test_absent(self._constant(space), self._names.difference(space))
 
-    def _test_opaque(self, name: str, found: Found) -> None:
+    def _test_opaque(self, name: str, found: CapturedObject) -> None:
         if issubclass(type(found.value), StandIn):  # which another one may replace
             self._space["original"] = original
             known, of = self._constant(found.value), self._constant(original(found.value))
@@ -433,17 +433,17 @@ class Maker:
             space = space_of(found.value)
             self._test_absent(self._constant(space), self._names.difference(space))
 
-    def _test_set(self, name: str, found: Found) -> None:
+    def _test_set(self, name: str, found: CapturedObject) -> None:
         held = self._constant(tuple(found.value))
         kind = self._constant(type(found.value))
         self._lines.append(f"if type({name}) is not {kind} or not items({name}, {held}): return N")
 
-    def _test_view(self, name: str, found: Found) -> None:
+    def _test_view(self, name: str, found: CapturedObject) -> None:
         self._test_identity(name, found)
 
     _test_bound = _test_view
 
-    def _test_instance(self, name: str, found: Found) -> None:
+    def _test_instance(self, name: str, found: CapturedObject) -> None:
         value, lines = found.value, self._lines
         lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
         if isinstance(value, (list, tuple)):
@@ -467,7 +467,7 @@ class Maker:
             if not hasattr(value, member.__name__):
                 lines.append(f"if hasattr({name}, {member.__name__!r}): return N")
 
-    def _test_method(self, name: str, _found: Found) -> None:
+    def _test_method(self, name: str, _found: CapturedObject) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")
 
 

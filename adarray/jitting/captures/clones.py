@@ -24,11 +24,11 @@ from adarray.core.trace import Handle
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import remembered
 from adarray.jitting.captures.checks import Input
-from adarray.jitting.captures.effects import GrowingList, Noted, held
+from adarray.jitting.captures.effects import GrowingList, StateBefore, held
 from adarray.jitting.captures.fingerprints import is_python, slots_in
 from adarray.jitting.captures.kinds import is_library, is_ours, names_in, stored_in
 from adarray.jitting.captures.parts import Cells, ClassAttributes, Elements, Slots
-from adarray.jitting.captures.walk import Found, Walk
+from adarray.jitting.captures.walk import CapturedObject, CaptureWalk
 
 _CELL = types.CellType
 _NOTHING = object()
@@ -75,13 +75,13 @@ class Clones:
 
     Parameters
     ----------
-    walk : Walk
+    walk : CaptureWalk
     inputs : list of Input
     values : list
         What takes the place of each input.
     """
 
-    def __init__(self, walk: Walk, inputs: list[Input], values: list[Any]) -> None:
+    def __init__(self, walk: CaptureWalk, inputs: list[Input], values: list[Any]) -> None:
         self._walk = walk
         self._clones: dict[int, Any] = {id(i.found): v for i, v in zip(inputs, values, strict=True)}
         self._originals: dict[int, tuple[Any, Any]] = {}  # id of clone -> clone, original
@@ -101,7 +101,7 @@ class Clones:
         self.roots = [self._of(r) for r in walk.roots]
         self._begin()
 
-    def _of(self, found: Found) -> Any:
+    def _of(self, found: CapturedObject) -> Any:
         """Return the clone of an object; itself if it leads to no input."""
         made = self._clones.get(id(found))
         if made is None:
@@ -112,14 +112,14 @@ class Clones:
             self._originals[id(made)] = (made, found.value)
         return made
 
-    def _keep(self, found: Found, made: Any) -> None:
+    def _keep(self, found: CapturedObject, made: Any) -> None:
         """Note a clone before its parts are cloned: they may lead back to it."""
         self._clones[id(found)] = made
         self._originals[id(made)] = (made, found.value)
 
     # -- one kind each ---------------------------------------------------------------------------
 
-    def _clone_function(self, found: Found) -> Any:
+    def _clone_function(self, found: CapturedObject) -> Any:
         f = found.value
         space: Any = f.__globals__
         if id(space) in self._shared:
@@ -153,34 +153,34 @@ class Clones:
         made.__defaults__ = tuple(defaults) if f.__defaults__ else None
         return made
 
-    def _parts(self, found: Found) -> dict[Any, Any]:
+    def _parts(self, found: CapturedObject) -> dict[Any, Any]:
         return {e.key: self._of(e.child) for e in found.edges}
 
-    def _clone_method(self, found: Found) -> Any:
+    def _clone_method(self, found: CapturedObject) -> Any:
         parts = self._parts(found)
         if any(e.child.kind == "random" for e in found.edges):
             return getattr(parts["__self__"], found.value.__name__)
         return types.MethodType(parts["__func__"], parts["__self__"])
 
-    def _clone_bound(self, found: Found) -> Any:
+    def _clone_bound(self, found: CapturedObject) -> Any:
         return getattr(self._parts(found)["__self__"], found.value.__name__)
 
-    def _clone_partial(self, found: Found) -> Any:
+    def _clone_partial(self, found: CapturedObject) -> Any:
         parts = self._parts(found)
         made = functools.partial(parts["func"], *parts["args"], **parts["keywords"])
         made.__dict__.update(found.value.__dict__)
         return made
 
-    def _clone_jitted(self, found: Found) -> Any:
+    def _clone_jitted(self, found: CapturedObject) -> Any:
         return self._parts(found)["_f"]  # inside of a recording it would be called through
 
-    def _clone_transformed(self, found: Found) -> Any:
+    def _clone_transformed(self, found: CapturedObject) -> Any:
         return self._parts(found)["_call"]
 
-    def _clone_whole(self, found: Found) -> Any:
+    def _clone_whole(self, found: CapturedObject) -> Any:
         return found.value.over(self._parts(found))
 
-    def _clone_sequence(self, found: Found) -> Any:
+    def _clone_sequence(self, found: CapturedObject) -> Any:
         x = found.value
         if isinstance(x, tuple):
             items = [self._of(e.child) for e in found.edges if e.how == "item"]
@@ -194,7 +194,7 @@ class Clones:
                 made[e.key] = self._of(e.child)
         return made
 
-    def _clone_mapping(self, found: Found) -> Any:
+    def _clone_mapping(self, found: CapturedObject) -> Any:
         made = copy.copy(found.value)
         self._keep(found, made)
         for e in found.edges:
@@ -202,7 +202,7 @@ class Clones:
                 made[e.key] = self._of(e.child)
         return made
 
-    def _clone_instance(self, found: Found) -> Any:
+    def _clone_instance(self, found: CapturedObject) -> Any:
         obj = found.value
         cls = type(obj)
         made: Any = cls() if cls is types.SimpleNamespace else object.__new__(cls)
@@ -220,7 +220,7 @@ class Clones:
                 made.__dict__[e.key] = types.MethodType(value, made) if e.how == "method" else value
         return made
 
-    def _clone_module(self, found: Found) -> Any:
+    def _clone_module(self, found: CapturedObject) -> Any:
         made = types.ModuleType(found.value.__name__)
         made.__dict__.update(found.value.__dict__)
         self._keep(found, made)
@@ -232,10 +232,10 @@ class Clones:
 
     def _begin(self) -> None:
         """Note what the clones, and what was not cloned, hold before the run."""
-        self._before: list[Noted] = []
+        self._before: list[StateBefore] = []
         self._classes: set[type] = set()
         for space in self._spaces.values():
-            self._before.append(Noted(space, space.real, dict(space), "global", None))
+            self._before.append(StateBefore(space, space.real, dict(space), "global", None))
         globals_: dict[int, Globals] = {}
         shared: set[int] = set()  # cells that clones and originals have in common
         for found in self._walk.order:
@@ -255,9 +255,9 @@ class Clones:
                 self._note(found, original)
         for part in globals_.values():
             before = {n: part[n] for n in part.keys()}  # noqa: SIM118
-            self._before.append(Noted(part, part.real, before, "global", None))
+            self._before.append(StateBefore(part, part.real, before, "global", None))
 
-    def _note(self, found: Found, clone: Any) -> None:
+    def _note(self, found: CapturedObject, clone: Any) -> None:
         """Note what an object, and its clone, hold before the run."""
         original, kind = found.value, found.kind
         # Clone, original, and how a compiled call can change it as the run does.
@@ -282,9 +282,9 @@ class Clones:
             if cls not in self._classes and not is_library(cls.__module__):
                 self._classes.add(cls)
                 parts.append((ClassAttributes(cls),) * 2 + ("",))
-        self._before += [Noted(a, b, held(a), how, found) for a, b, how in parts]
+        self._before += [StateBefore(a, b, held(a), how, found) for a, b, how in parts]
 
-    def written(self) -> Iterator[tuple[Noted, dict[Any, Any]]]:
+    def written(self) -> Iterator[tuple[StateBefore, dict[Any, Any]]]:
         """Yield what was noted of each object that differs now, and what its clone holds."""
         for noted in self._before:
             now = held(noted.clone)
@@ -480,7 +480,7 @@ def _shown(name: str) -> str:
     return re.sub(r"^the object of [^.]+", "self", name)
 
 
-def _with_globals(targets: set[int], walk: Walk) -> tuple[set[int], set[int]]:
+def _with_globals(targets: set[int], walk: CaptureWalk) -> tuple[set[int], set[int]]:
     """Return what leads to one of `targets`, and the globals that its functions get copies of.
 
     By identity. Where one function assigns a global, all that use it must see the same globals.
@@ -509,9 +509,9 @@ def _with_globals(targets: set[int], walk: Walk) -> tuple[set[int], set[int]]:
         targets = targets | more
 
 
-def _leading_to(targets: set[int], walk: Walk) -> set[int]:
+def _leading_to(targets: set[int], walk: CaptureWalk) -> set[int]:
     """Return the identities of what was found that leads to one of `targets` through clones."""
-    above: dict[int, list[Found]] = {}
+    above: dict[int, list[CapturedObject]] = {}
     for found in walk.order:
         for e in found.edges:
             if e.clones:

@@ -81,7 +81,7 @@ class Kept(NamedTuple):
     repeats: bool = True
 
 
-class Noted(NamedTuple):
+class StateBefore(NamedTuple):
     """What a clone, or an object that was not cloned, held before a run.
 
     Parameters
@@ -91,7 +91,7 @@ class Noted(NamedTuple):
     before : dict
     how : str
         As of an `Effect`; "" where changes cannot be repeated.
-    found : Found or None
+    found : CapturedObject or None
         The object; None for globals.
     """
 
@@ -183,13 +183,13 @@ def can_grow(found: Any, names: set[str]) -> bool:
 # -- what a run has changed ----------------------------------------------------------------------
 
 
-class Reader:
+class EffectReader:
     """Finds what a run has changed, while its values can still be recorded.
 
     Parameters
     ----------
     clones : Clones
-    order : list of Found
+    order : list of CapturedObject
     names : set of str
         What the code that was found calls things by.
     numbers : set of str
@@ -231,7 +231,7 @@ class Reader:
         numbers, lists = frozenset(self._numbers), frozenset(self._lists)
         return Kept(tuple(self._effects), self._values, numbers, lists)
 
-    def _note(self, noted: Noted, now: dict[Any, Any]) -> bool:
+    def _note(self, noted: StateBefore, now: dict[Any, Any]) -> bool:
         """Note the changes of one object; return whether they can be repeated."""
         before, found, how = noted.before, noted.found, noted.how
         if not how or not before.keys() <= now.keys():
@@ -269,7 +269,7 @@ class Reader:
         name = edges[0].child.name if edges else "a closure"
         return self._add("cell", Same(cell), None, name, now)
 
-    def _edges(self, noted: Noted) -> list[Any]:
+    def _edges(self, noted: StateBefore) -> list[Any]:
         if noted.found is not None:
             return [e for e in noted.found.edges if e.how in (noted.how, "module")]
         return [
@@ -331,7 +331,7 @@ def _key(edge: Any) -> Any:
     return edge.key.__name__ if edge.how == "slot" else edge.key
 
 
-def _name(noted: Noted, key: Any) -> str:
+def _name(noted: StateBefore, key: Any) -> str:
     if noted.found is None:
         return str(key)
     name = noted.found.name

@@ -111,7 +111,7 @@ def _rule_of(cls: type) -> tuple[bool, Rule | None]:
     return False, None
 
 
-class Reader:
+class FingerprintReader:
     """Reads one object, and what it holds.
 
     Parameters
@@ -326,7 +326,7 @@ class Held:
         is_walked: Callable[[Any], bool],
         undo: list[Callable[[], None]] | None = None,
     ) -> None:
-        reader = Reader(is_walked, undo)
+        reader = FingerprintReader(is_walked, undo)
         self.parts = reader.of(x)
         self.children = reader.children
         self._is_walked = is_walked
@@ -334,6 +334,6 @@ class Held:
     def same(self, x: Any) -> bool:
         """Whether an object has this fingerprint."""
         try:
-            return bool(self.parts == Reader(self._is_walked).of(x))
+            return bool(self.parts == FingerprintReader(self._is_walked).of(x))
         except OpaqueError:
             return False

@@ -58,7 +58,7 @@ GETTERS = (operator.attrgetter, operator.methodcaller)
 
 
 def kind_of(x: Any) -> str:
-    """Return how an object is treated; see `adarray.jitting.captures.walk.Found`."""
+    """Return how an object is treated; see `adarray.jitting.captures.walk.CapturedObject`."""
     cls = type(x)
     if cls is np.ndarray:
         if x.dtype.hasobject:

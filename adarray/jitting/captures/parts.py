@@ -10,7 +10,7 @@ from adarray.core.holding import is_set
 from adarray.jitting.captures.fingerprints import slots_in
 
 
-class Parts:
+class ObjectParts:
     """Parts of one object by name; each kind of object has a class of its own.
 
     Parameters
@@ -47,7 +47,7 @@ class Parts:
             self[key] = value
 
 
-class Slots(Parts):
+class Slots(ObjectParts):
     """The slots of an object."""
 
     __slots__ = ("_members",)
@@ -70,7 +70,7 @@ class Slots(Parts):
         self._members[key].__delete__(self.of)
 
 
-class ClassAttributes(Parts):
+class ClassAttributes(ObjectParts):
     """The attributes of a class."""
 
     __slots__ = ()
@@ -90,7 +90,7 @@ class ClassAttributes(Parts):
         type.__delattr__(self.of, key)
 
 
-class Elements(Parts):
+class Elements(ObjectParts):
     """The elements of a set."""
 
     __slots__ = ()
@@ -109,7 +109,7 @@ class Elements(Parts):
         self.of.discard(key)
 
 
-class Cells(Parts):
+class Cells(ObjectParts):
     """The elements of an array of objects."""
 
     __slots__ = ()

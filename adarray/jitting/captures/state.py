@@ -18,13 +18,13 @@ from adarray.intercepting.rebinding import rebind_class, rebind_reached
 from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers them)
 from adarray.jitting.captures.checks import ENVIRONMENT, Maker, same_scalar
 from adarray.jitting.captures.clones import Clones
-from adarray.jitting.captures.effects import NUMBERS, Effect, Kept, Reader, can_grow
-from adarray.jitting.captures.walk import Edge, TooMuchError, Walk
+from adarray.jitting.captures.effects import NUMBERS, Effect, EffectReader, Kept, can_grow
+from adarray.jitting.captures.walk import CaptureWalk, Edge, TooMuchError
 from adarray.jitting.shared.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.jitting.shared.options import Constants
 
 
-class State:
+class CapturedState:
     """What a function reads besides its arguments.
 
     Parameters
@@ -72,17 +72,17 @@ class State:
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
-            self._walk = Walk(f, statics, constants, growing)
+            self._walk = CaptureWalk(f, statics, constants, growing)
             if any(
                 x.grows(growing) and not can_grow(x, self._walk.names) for x in self._walk.order
             ):
                 growing = ()  # other ways lead to them now, by which they are read unseen
-                self._walk = Walk(f, statics, constants)
+                self._walk = CaptureWalk(f, statics, constants)
             cached = {e.key[0] for x in self._walk.order for e in x.edges if _is_cached(e)}
             if cached:
                 for cls in cached:
                     rebind_class(cls)
-                self._walk = Walk(f, statics, constants, growing)
+                self._walk = CaptureWalk(f, statics, constants, growing)
             self.reason = self._walk.opaque
         except TooMuchError as error:
             self.reason = str(error)
@@ -142,7 +142,7 @@ class State:
     def kept(self, clones: Clones, result: Any, args: Any) -> Kept:
         """Return what a run over clones has changed, given its result and arguments."""
         walk = self._walk
-        return Reader(clones, walk.order, walk.names, self._floats).read(result, args)
+        return EffectReader(clones, walk.order, walk.names, self._floats).read(result, args)
 
     def finder(self, effects: Sequence[Effect]) -> Callable[[Any], list[Any]]:
         """Return what finds the objects that effects change: ``find(statics)``."""
@@ -204,7 +204,7 @@ class State:
                 f.hidden = True
             self._make()
 
-    def changed_numbers(self, other: State) -> set[str]:
+    def changed_numbers(self, other: CapturedState) -> set[str]:
         """Return the names of the floats, or ints, that alone differ from those of `other`."""
         if self.scalars.keys() != other.scalars.keys():
             return set()

@@ -58,21 +58,21 @@ class Edge:
         (the same object as long as the parent has not changed).
     key : any
         Name, index or cell.
-    child : Found
+    child : CapturedObject
     clones : bool
         Whether a clone of the parent can have a clone of the child there.
     """
 
     __slots__ = ("child", "clones", "how", "key")
 
-    def __init__(self, how: str, key: Any, child: Found, clones: bool = True) -> None:
+    def __init__(self, how: str, key: Any, child: CapturedObject, clones: bool = True) -> None:
         self.how = how
         self.key = key
         self.child = child
         self.clones = clones
 
 
-class Found:
+class CapturedObject:
     """An object that the function reaches.
 
     Attributes
@@ -122,7 +122,7 @@ class TooMuchError(Exception):
     """A function reaches more objects than can be checked at every call."""
 
 
-class Walk:
+class CaptureWalk:
     """Everything that a function reaches.
 
     Parameters
@@ -137,9 +137,9 @@ class Walk:
 
     Attributes
     ----------
-    roots : list of Found
+    roots : list of CapturedObject
         Of `f`, then of `statics`.
-    order : list of Found
+    order : list of CapturedObject
         All, parents before their children.
     names : set of str
         What the code of all functions that were found calls things by.
@@ -166,8 +166,8 @@ class Walk:
         self._constants = constants
         while True:  # functions that are found add names by which more is found
             count = len(self.names)
-            self.order: list[Found] = []
-            self._known: dict[int, Found] = {}
+            self.order: list[CapturedObject] = []
+            self._known: dict[int, CapturedObject] = {}
             self.absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
             self.whole: dict[int, dict[str, Any]] = {}
             self.opaque = ""
@@ -194,7 +194,7 @@ class Walk:
                     "returns; make it a global function or a method"
                 )
 
-    def _find(self, value: Any, name: str, steady: bool = False) -> Found:
+    def _find(self, value: Any, name: str, steady: bool = False) -> CapturedObject:
         kind = "assumed" if self._constants.holds(value, name) else kind_of(value)
         if kind != "scalar":  # equal numbers may be one object, and change apart
             known = self._known.get(id(value))
@@ -202,13 +202,13 @@ class Walk:
                 return known
         if steady and kind not in _DATA:
             kind = "opaque"
-        found = Found(value, kind, name)
+        found = CapturedObject(value, kind, name)
         if kind != "scalar":
             self._known[id(value)] = found
         self.order.append(found)
         return found
 
-    def _expand(self, found: Found) -> None:
+    def _expand(self, found: CapturedObject) -> None:
         if found.kind == "held":
             self._hold(found)
         elif found.kind == "opaque":
@@ -222,7 +222,7 @@ class Walk:
                 for how, key, child, name, clones in expand(found.value, found.name)
             ]
 
-    def _hold(self, found: Found) -> None:
+    def _hold(self, found: CapturedObject) -> None:
         try:
             found.held = Held(found.value, is_walked, self.undo)
         except OpaqueError as error:
@@ -525,12 +525,12 @@ _NO_CODE = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qua
                       "__parameters__", "__abstractmethods__", "__init_subclass__"})  # fmt: skip
 
 
-def _mark(roots: list[Found]) -> None:
+def _mark(roots: list[CapturedObject]) -> None:
     """Find out what clones lead to, and what can be reached without passing through one."""
     waiting = list(roots)
     for found in roots:
         found.direct = True
-    hidden: list[Found] = []
+    hidden: list[CapturedObject] = []
     while waiting:
         found = waiting.pop()
         for edge in found.edges:

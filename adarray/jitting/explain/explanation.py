@@ -27,8 +27,8 @@ from adarray.device import KINDS, adopt
 from adarray.jitting.explain.costs import Cost, peak, total
 from adarray.jitting.explain.picture import Picture, picture
 from adarray.jitting.explain.sections import (
-    Names,
-    Segment,
+    ShownSegment,
+    SymbolNames,
     kernels,
     outcome_text,
     plural,
@@ -39,7 +39,7 @@ from adarray.jitting.shared.late import pending
 
 if TYPE_CHECKING:
     from adarray.jitting.calls.front import JitFunction
-    from adarray.jitting.tree.tree import Node
+    from adarray.jitting.tree.tree import TreeNode
 
 
 class Explanation:
@@ -54,7 +54,7 @@ class Explanation:
     signature : str
         The kinds of arguments it was compiled for.
     backend : str
-    segments : sequence of Segment
+    segments : sequence of ShownSegment
         The trace tree, parents before their children.
     path : sequence of int
         The segments that these arguments take.
@@ -74,7 +74,7 @@ class Explanation:
         name: str,
         signature: str,
         backend: str,
-        segments: Sequence[Segment],
+        segments: Sequence[ShownSegment],
         path: Sequence[int],
         notes: Sequence[str] = (),
         recordings: tuple[int, float] = (0, 0.0),
@@ -111,7 +111,7 @@ class Explanation:
 
     def section(self, pictures: bool = False) -> Section:
         """Return the whole report."""
-        names = Names()
+        names = SymbolNames()
         segments = [segment_section(n, self.segments[n], names, pictures) for n in self.path]
         return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
 
@@ -272,11 +272,11 @@ def _backend_text(engine: BaseEngine | None) -> str:
     return f"{engine.name} ({plural(engine.threads, 'thread')})"
 
 
-def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
+def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[TreeNode]:
     return list(jitted.path(*_copied(args), **_copied(kwargs)))
 
 
-def _segments(nodes: list[Node]) -> dict[int, tuple[int, Segment]]:
+def _segments(nodes: list[TreeNode]) -> dict[int, tuple[int, ShownSegment]]:
     """Return the segments of a tree's nodes with their numbers, by the nodes' identity."""
     numbers = {id(node): i for i, node in enumerate(nodes)}
     outcomes = {id(child): key for node in nodes for key, child in node.children.items()}
@@ -288,7 +288,7 @@ def _segments(nodes: list[Node]) -> dict[int, tuple[int, Segment]]:
                 "it did not run since" if node.ready else "it was recorded once, not twice"
             )
         parent = numbers[id(node.parent)] if node.parent is not None else -1
-        out[id(node)] = i, Segment(
+        out[id(node)] = i, ShownSegment(
             parent, outcomes.get(id(node)), tuple(node.events), node.before, node.after,
             node.plan, node.executable, dict(node.seconds), node.runs, eager,
         )  # fmt: skip

@@ -28,7 +28,7 @@ from adarray.jitting.explain.steps import (
 )
 
 
-class Segment(NamedTuple):
+class ShownSegment(NamedTuple):
     """The straight way between two guards: a node of the trace tree.
 
     Parameters
@@ -123,7 +123,7 @@ def outcome_text(key: Any) -> str:
 # -- what was recorded ---------------------------------------------------------------------
 
 
-class Names:
+class SymbolNames:
     """Names of symbols, in the order in which they appear."""
 
     def __init__(self) -> None:
@@ -141,9 +141,9 @@ class Names:
         return short(x)
 
 
-def recorded(events: Iterable[Call | Guard], names: Names | None = None) -> str:
+def recorded(events: Iterable[Call | Guard], names: SymbolNames | None = None) -> str:
     """Return recorded events as lines ``s2 float64[10] = sin(s1) (model.py:12)``."""
-    names = names or Names()
+    names = names or SymbolNames()
     lines = []
     for e in events:
         if isinstance(e, Guard):
@@ -168,7 +168,7 @@ def value_names(program: Program) -> dict[Value, str]:
     return {v: f"v{i}" for i, v in enumerate(program.values)}
 
 
-def kernels(number: int, s: Segment) -> list[KernelInfo]:
+def kernels(number: int, s: ShownSegment) -> list[KernelInfo]:
     """Return the kernels of a segment, in the order in which they run."""
     if s.plan is None:
         return []
@@ -184,7 +184,7 @@ def kernels(number: int, s: Segment) -> list[KernelInfo]:
     ]  # fmt: skip
 
 
-def segment_section(number: int, s: Segment, names: Names, pictures: bool) -> Section:
+def segment_section(number: int, s: ShownSegment, names: SymbolNames, pictures: bool) -> Section:
     """Return all there is to say of one segment; with its picture if that is wanted."""
     inside = [Section("recorded", (Code(recorded(s.events, names)),), folded=True)]
     if s.eager:
@@ -205,7 +205,7 @@ def segment_section(number: int, s: Segment, names: Names, pictures: bool) -> Se
     return Section(f"segment {number}", inside=tuple(inside))
 
 
-def _steps(s: Segment) -> Section:
+def _steps(s: ShownSegment) -> Section:
     """Return the table of steps: which values are fused, and what each step costs."""
     assert s.plan is not None
     assert s.after is not None
@@ -240,7 +240,7 @@ def _recomputed(plan: Plan, names: Mapping[Value, str]) -> list[str]:
     return [names.get(v, "?") for v, n in seen.items() if n > 1]
 
 
-def _apart(s: Segment) -> Section:
+def _apart(s: ShownSegment) -> Section:
     """Return why neighbours were not fused."""
     assert s.plan is not None
     assert s.after is not None
@@ -286,7 +286,7 @@ def _buffers(plan: Plan) -> Section:
     return Section(title, (told, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
 
 
-def _results(s: Segment) -> Section:
+def _results(s: ShownSegment) -> Section:
     """Return where each result comes from."""
     assert s.after is not None
     names = value_names(s.after)
@@ -304,7 +304,7 @@ def _results(s: Segment) -> Section:
     return Section("results", (Table(heads, tuple(rows), frozenset({0})),))
 
 
-def _sources(number: int, s: Segment) -> list[Section]:
+def _sources(number: int, s: ShownSegment) -> list[Section]:
     """Return the C text of the kernels, equal ones once."""
     steps: dict[str, list[KernelInfo]] = {}
     for k in kernels(number, s):
@@ -319,7 +319,7 @@ def _sources(number: int, s: Segment) -> list[Section]:
     return out
 
 
-def _compiling(s: Segment) -> Section:
+def _compiling(s: ShownSegment) -> Section:
     rows = [(stage, time_text(seconds)) for stage, seconds in s.seconds.items()]
     if s.executable is not None:
         rows += [

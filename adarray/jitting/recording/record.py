@@ -34,7 +34,7 @@ from adarray.jitting.shared.whole import is_whole
 from adarray.transforms.tree import flatten
 
 
-class Recorded(NamedTuple):
+class RecordedRun(NamedTuple):
     """What `record` returns.
 
     Parameters
@@ -62,7 +62,8 @@ class Recorded(NamedTuple):
         What else the run changed. If there are any, the result is a pair: what the function
         returned, and the values of the effects.
     find : callable or None
-        Returns the objects that effects change; see `adarray.jitting.captures.state.State.finder`.
+        Returns the objects that effects change; see
+        `adarray.jitting.captures.state.CapturedState.finder`.
     """
 
     recording: Recording
@@ -90,7 +91,7 @@ def record(
     about: str = "a function",
     kept: Callable[[Any], list[Any]] | None = None,
     truths: bool = False,
-) -> Recorded:
+) -> RecordedRun:
     """Run `f` once, with the current backend, and record what it computes.
 
     Parameters
@@ -198,7 +199,7 @@ def record(
         for h, x in zip(found, concretes, strict=True)
         if isinstance(h, Handle) and isinstance(x, np.ndarray)
     ]
-    return Recorded(
+    return RecordedRun(
         recording, concretes, rebuild_result, written, links, held, plain, arrays, handles
     )
 

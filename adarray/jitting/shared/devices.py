@@ -190,7 +190,7 @@ class OnDevice:
         return np.copy(x) if isinstance(x, np.ndarray) else x
 
     def finisher(self, kind: str) -> Callable[[Any], Any]:
-        """Return what makes one result of a path; `kind` is that of a `Leaf`'s output."""
+        """Return what makes one result of a path; `kind` is that of a `TreeLeaf`'s output."""
         if kind == "number":
             return self.number
         scalar = kind == "scalar"

@@ -30,7 +30,7 @@ from adarray.jitting.shared.options import Options
 from adarray.jitting.tree.check import checked
 from adarray.jitting.tree.donation import pairs
 from adarray.jitting.tree.reruns import Rerun, Run, after_numbers
-from adarray.jitting.tree.tree import Node
+from adarray.jitting.tree.tree import TreeNode
 
 
 class JitWarning(RuntimeWarning):
@@ -76,7 +76,7 @@ class Draft:
         self.eager = ""
         # What another thread has made of the plan, and how long that took; or why it did not.
         self.made: tuple[CompiledPlan, float] | Exception | None = None
-        self.late: list[Node] = []  # that NumPy runs until it is there
+        self.late: list[TreeNode] = []  # that NumPy runs until it is there
 
     def set(self, executable: CompiledPlan, seconds: float) -> None:
         """Take in what was compiled."""
@@ -87,17 +87,17 @@ class Draft:
         self.seconds["compile"] = seconds
 
 
-def _shared_key(node: Node) -> Any:
+def _shared_key(node: TreeNode) -> Any:
     """Return what equal segments have in common, wherever they stand."""
     return (node.body, tuple(n - node.first for n in node.targets), _donated(node))
 
 
-def _donated(node: Node) -> tuple[tuple[int, int], ...]:
+def _donated(node: TreeNode) -> tuple[tuple[int, int], ...]:
     """Return which targets may have the memory of which sources."""
     return pairs(node)
 
 
-def _donations(node: Node, draft: Draft) -> tuple[tuple[int, int], ...]:
+def _donations(node: TreeNode, draft: Draft) -> tuple[tuple[int, int], ...]:
     """Return `_donated`, if nobody may have to run the program again."""
     found = _donated(node)
     if found and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
@@ -116,7 +116,7 @@ def _size(drafts: dict[Any, Draft]) -> str:
     return f"{values} values" + (f" in {len(kernels)} kernels" if steps else "")
 
 
-class Builder:
+class SegmentCompiler:
     """Makes the executables of a jitted function for one engine.
 
     Parameters
@@ -140,7 +140,7 @@ class Builder:
         self._said: set[str] = set()
         self._built = False
 
-    def build(self, nodes: list[Node]) -> None:
+    def build(self, nodes: list[TreeNode]) -> None:
         """Set ``node.compiled`` and what `explain` shows of it; compile all kernels at once."""
         drafts: dict[Any, Draft] = {}
         progress = Progress()
@@ -165,7 +165,7 @@ class Builder:
         if drafts:
             detail(lambda: self._short(drafts))
 
-    def _give(self, node: Node, draft: Draft) -> None:
+    def _give(self, node: TreeNode, draft: Draft) -> None:
         """Let a segment have what was made of it, or of an equal one."""
         node.before, node.after, node.plan = draft.before, draft.after, draft.plan
         node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
@@ -207,7 +207,9 @@ class Builder:
             self.engine.trim()
         self._built = False
 
-    def _draft(self, node: Node, draft: Draft, stack: contextlib.ExitStack, unrolled: bool) -> None:
+    def _draft(
+        self, node: TreeNode, draft: Draft, stack: contextlib.ExitStack, unrolled: bool
+    ) -> None:
         """Make the plan of a segment, or what runs it without one."""
         symbols = node.path.symbols
         inputs = [symbols[n] for n in node.sources]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jitting.tree.tree import Leaf, Node
+from adarray.jitting.tree.tree import TreeLeaf, TreeNode
 
 
 def is_array(x: Any) -> bool:
@@ -50,7 +50,7 @@ def matched(arrays: Sequence[Any], results: Sequence[tuple[Any, Any] | None]) ->
     return found
 
 
-def pairs(node: Node) -> tuple[tuple[int, int], ...]:
+def pairs(node: TreeNode) -> tuple[tuple[int, int], ...]:
     """Return which targets of a segment may have the memory of which of its sources.
 
     That of donated arguments, and of those that the function itself writes into.
@@ -66,7 +66,7 @@ def pairs(node: Node) -> tuple[tuple[int, int], ...]:
     return tuple(found.items())
 
 
-def _returned(node: Node, leaf: Leaf) -> Iterable[tuple[Any, int]]:
+def _returned(node: TreeNode, leaf: TreeLeaf) -> Iterable[tuple[Any, int]]:
     """Yield results, and the donated inputs whose memory they get."""
     given, symbols = node.tree.donated, node.path.symbols
     forms: list[Any] = []
@@ -83,7 +83,7 @@ def _returned(node: Node, leaf: Leaf) -> Iterable[tuple[Any, int]]:
             yield n, i
 
 
-def _written(node: Node, leaf: Leaf) -> Iterable[tuple[Any, int]]:
+def _written(node: TreeNode, leaf: TreeLeaf) -> Iterable[tuple[Any, int]]:
     """Yield final values of inputs that are written into, and these inputs."""
     returned = set(leaf.returned())
     symbols = node.path.symbols

@@ -12,11 +12,11 @@ import numpy as np
 from adarray.base.aliasing import owner, touches
 from adarray.base.op import Op
 from adarray.jitting.captures.cached import CachedCall
-from adarray.jitting.captures.state import State
+from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.devices import OnDevice
 from adarray.jitting.shared.signature import Bound
-from adarray.jitting.tree.build import Builder, say
+from adarray.jitting.tree.build import SegmentCompiler, say
 from adarray.jitting.tree.matching import Matcher
 from adarray.jitting.tree.tree import Tree
 
@@ -48,15 +48,15 @@ class CacheInfo(NamedTuple):
     seconds: float
 
 
-class Variant:
+class StateVariant:
     """The compiled paths for one state of what the function captured."""
 
     def __init__(
         self,
-        state: State,
+        state: CapturedState,
         strides: list[Any],
         max_paths: int,
-        builder: Builder,
+        builder: SegmentCompiler,
         device: OnDevice | None = None,
     ) -> None:
         self.state = state
@@ -101,7 +101,7 @@ class Variant:
         if pairs:
             self.same = lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
 
-    def take(self, state: State, operands: list[Any], calls: list[CachedCall]) -> None:
+    def take(self, state: CapturedState, operands: list[Any], calls: list[CachedCall]) -> None:
         """Take in the state of a new recording, and what else it read.
 
         That is the plain arrays that its operations read, and calls of functions with a cache.
@@ -152,11 +152,11 @@ class Entry:
     signature : str
     eager : str
         Why it is not compiled; "" if it is.
-    variants : list of Variant
+    variants : list of StateVariant
         The last one that fitted stands first.
     """
 
-    def __init__(self, text: str, builder: Builder) -> None:
+    def __init__(self, text: str, builder: SegmentCompiler) -> None:
         self.signature = text
         self.builder = builder
         self.eager = ""
@@ -169,7 +169,7 @@ class Entry:
         self.draws = False
         # How many recordings in a row were no good, since others drew from a stream meanwhile.
         self.disturbed = 0
-        self.variants: list[Variant] = []
+        self.variants: list[StateVariant] = []
         self.lock = threading.RLock()
 
     def give_up(self, reason: str) -> None:
@@ -179,7 +179,7 @@ class Entry:
             self.variants = []
             say(f"jit: {self.signature} stays eager: {reason}")
 
-    def find(self, bound: Bound) -> tuple[Variant | None, list[Any]]:
+    def find(self, bound: Bound) -> tuple[StateVariant | None, list[Any]]:
         """Return the variant that what was captured fits now, and the captured inputs."""
         statics = bound.statics
         for variant in tuple(self.variants):

@@ -22,7 +22,7 @@ from adarray.core.graph import Node, merge_spans
 from adarray.core.guard import keep_plain
 from adarray.core.trace import Handle, save
 from adarray.device import KINDS, adopt, is_device
-from adarray.jitting.captures.state import State
+from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.generators import GENERATORS
 from adarray.jitting.shared.signature import Bound
 from adarray.transforms.calls import Latest
@@ -85,7 +85,7 @@ class _Pull:
         """Run the function and its reverse walk; return the cotangents of what is followed."""
         function = self._function()
         assert function is not None
-        state = State(function.target(), self._statics, self._numbers)
+        state = CapturedState(function.target(), self._statics, self._numbers)
         if state.reason or len(state.inputs) != len(captured) or self._check(self._statics) is None:
             raise TraceError(
                 f"{_name(function)}: what it captured changed between the call and its derivative; "
@@ -179,7 +179,7 @@ def op_of(
     followed : tuple of bool
         Which inputs derivatives are taken of.
     check : callable
-        Whether what is captured is as it was; see `adarray.jitting.captures.state.State`.
+        Whether what is captured is as it was; see `adarray.jitting.captures.state.CapturedState`.
     """
     wanted = [i for i, f in enumerate(followed) if f]
     run = _Pull(function, bound, numbers, wanted, check).run

@@ -21,17 +21,17 @@ from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.jitting.shared.keys import call_key, symbols_in
 
 if TYPE_CHECKING:
-    from adarray.jitting.tree.tree import Part, Path
+    from adarray.jitting.tree.tree import Path, PendingSegment
 
 SMALL = 64  # elements of a value that costs nothing to keep
 
 
-def recomputed(part: Part, path: Path) -> list[Call]:
+def recomputed(part: PendingSegment, path: Path) -> list[Call]:
     """Return earlier calls of a path that its last segment does better to run again.
 
     Parameters
     ----------
-    part : Part
+    part : PendingSegment
         The last segment.
     path : Path
 
@@ -71,7 +71,7 @@ def _what(call: Call, path: Path) -> Hashable:
 class _Search:
     """Finds values that can be computed from those that are kept anyway."""
 
-    def __init__(self, part: Part, path: Path, kept: set[int]) -> None:
+    def __init__(self, part: PendingSegment, path: Path, kept: set[int]) -> None:
         self._path = path
         self._kept = kept
         self._limit = 64 + 4 * len(part.calls)

@@ -21,9 +21,9 @@ from adarray.jitting.shared.keys import outcome_key, replace_symbols
 from adarray.jitting.shared.links import follower
 from adarray.jitting.tree.build import run_call
 from adarray.jitting.tree.check import CheckError
-from adarray.jitting.tree.tree import Leaf, Node, Tree
+from adarray.jitting.tree.tree import Tree, TreeLeaf, TreeNode
 
-Build = Callable[[list[Node]], None]
+Build = Callable[[list[TreeNode]], None]
 Enter = Callable[[list[Any]], list[Any]]
 
 
@@ -50,7 +50,7 @@ def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[An
     device = tree.device
 
     def run(values: list[Any]) -> Any:
-        walk = Walk(tree, values if enter is None else enter(values), build)
+        walk = TreeWalk(tree, values if enter is None else enter(values), build)
         leaf = walk.run()
         result = leaf.finish(walk.values, values, device)
         return leaf.changed(result, (), ()) if leaf.effects else result
@@ -58,7 +58,7 @@ def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[An
     return run
 
 
-def _changing(leaf: Leaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _changing(leaf: TreeLeaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return what runs a path and changes what it changes."""
 
     def call(values: list[Any]) -> Any:
@@ -67,7 +67,7 @@ def _changing(leaf: Leaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def _single(root: Node, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:
+def _single(root: TreeNode, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:
     """Return what runs a tree of one segment; None if a result is an argument's value."""
     targets, run = prepare(root, build)
     leaf = root.leaf
@@ -96,7 +96,7 @@ def _single(root: Node, build: Build, enter: Enter | None) -> Callable[[list[Any
 
 
 def _writing(
-    root: Node, enter: Enter, finish: Callable[[Any, Any], Any]
+    root: TreeNode, enter: Enter, finish: Callable[[Any, Any], Any]
 ) -> Callable[[Any], Any] | None:
     """Return what runs a segment on a device that writes into arguments.
 
@@ -152,7 +152,7 @@ class _Mark:
 
 
 def finisher(
-    leaf: Leaf,
+    leaf: TreeLeaf,
     at: Mapping[int, int] | range,
     inputs: int,
     device: OnDevice | None = None,
@@ -211,7 +211,7 @@ def finisher(
 
 
 def _linking(
-    leaf: Leaf,
+    leaf: TreeLeaf,
     at: Mapping[int, int] | range,
     inputs: int,
     handles: bool,
@@ -283,7 +283,7 @@ def _plain(x: Any) -> Any:
     return x.copy("K") if isinstance(x, np.ndarray) else x
 
 
-def prepare(node: Node, build: Build) -> tuple[tuple[int, ...], Any]:
+def prepare(node: TreeNode, build: Build) -> tuple[tuple[int, ...], Any]:
     """Compile a segment that is not compiled yet; return its targets and what computes them."""
     compiled = node.compiled
     if compiled is None:
@@ -295,14 +295,14 @@ def prepare(node: Node, build: Build) -> tuple[tuple[int, ...], Any]:
     return compiled
 
 
-class Walk:
+class TreeWalk:
     """One call along a tree.
 
     Attributes
     ----------
     values : list
         By number: inputs, then results of the segments that ran.
-    nodes : list of Node
+    nodes : list of TreeNode
         The segments that ran.
     """
 
@@ -311,10 +311,10 @@ class Walk:
         self.given = len(values)
         self.values = values
         self.build = build
-        self.nodes: list[Node] = []
+        self.nodes: list[TreeNode] = []
         self._draws: Draws | None = None
 
-    def run(self) -> Leaf:
+    def run(self) -> TreeLeaf:
         """Follow the path that the values take; return how it ends.
 
         Raises
@@ -348,7 +348,7 @@ class Walk:
         """Whether the call drew from no generators but arguments, of which there are copies."""
         return self._draws is None or self._draws.only_from(arguments)
 
-    def _segment(self, node: Node) -> None:
+    def _segment(self, node: TreeNode) -> None:
         values = self.values
         targets, run = node.compiled or prepare(node, self.build)
         missing = node.stop - len(values)
@@ -365,7 +365,7 @@ class Walk:
             for n, r in zip(targets, results, strict=True):
                 values[n] = r
 
-    def _look(self, node: Node) -> Any:
+    def _look(self, node: TreeNode) -> Any:
         """Return what Python sees at the end of a segment, and run what it runs there."""
         guard = node.guard
         assert guard is not None
@@ -375,7 +375,7 @@ class Walk:
         x = self._value(node, guard.symbol)
         return outcome_key(guard.kind, _LOOKS[guard.kind](x))
 
-    def _value(self, node: Node, symbol: Symbol) -> Any:
+    def _value(self, node: TreeNode, symbol: Symbol) -> Any:
         number = node.path.numbers[id(symbol)]
         if not isinstance(number, int):
             return node.path.constants[symbol]
@@ -388,7 +388,7 @@ class Walk:
             return x[()] if isinstance(x, np.ndarray) else x
         return x
 
-    def _call(self, node: Node, call: Call) -> Any:
+    def _call(self, node: TreeNode, call: Call) -> Any:
         def value(symbol: Symbol) -> Any:
             return self._value(node, symbol)
 

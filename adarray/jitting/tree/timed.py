@@ -19,7 +19,7 @@ def run_timed(recorder: SpanRecorder, node: Any, arrays: list[Any]) -> Any:
     Parameters
     ----------
     recorder : SpanRecorder
-    node : adarray.jitting.tree.tree.Node
+    node : adarray.jitting.tree.tree.TreeNode
         The segment. One without an executable is interpreted, or replays what was recorded.
     arrays : list of ndarray
 

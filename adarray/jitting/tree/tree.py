@@ -24,7 +24,7 @@ from adarray.base.engines import CompiledPlan
 from adarray.base.memory import order_of
 from adarray.base.recording import Call, Guard, Symbol
 from adarray.jitting.captures.effects import apply
-from adarray.jitting.recording.record import Recorded
+from adarray.jitting.recording.record import RecordedRun
 from adarray.jitting.shared.constants import constant
 from adarray.jitting.shared.devices import OnDevice
 from adarray.jitting.shared.keys import (
@@ -46,7 +46,7 @@ Strides = tuple[int, ...] | None
 MANY = 64
 
 
-class Leaf:
+class TreeLeaf:
     """How a path ends: what it returns, and what it writes into its inputs.
 
     Attributes
@@ -63,7 +63,7 @@ class Leaf:
     rebuild : callable
         Puts the leaves into the structure of the result.
     effects : tuple of Effect
-        What else is changed; the result is a pair then, see `Recorded`.
+        What else is changed; the result is a pair then, see `RecordedRun`.
     find : callable or None
         Returns the objects that effects change, given the static arguments.
     """
@@ -72,7 +72,7 @@ class Leaf:
 
     def __init__(
         self,
-        recorded: Recorded,
+        recorded: RecordedRun,
         numbers: dict[int, Hashable],
         constants: Mapping[Symbol, np.ndarray],
     ) -> None:
@@ -173,7 +173,7 @@ def _kind(leaf: Any) -> str:
     return "scalar" if isinstance(leaf, np.generic) else "number"
 
 
-class Node:
+class TreeNode:
     """One segment, the look that ends it, and what follows.
 
     Attributes
@@ -181,7 +181,7 @@ class Node:
     calls : list of Call
     guard : Guard or None
         None at the end of the function.
-    leaf : Leaf or None
+    leaf : TreeLeaf or None
         Set where `guard` is None.
     children : dict
         What the guard saw -> node.
@@ -201,7 +201,12 @@ class Node:
     """
 
     def __init__(
-        self, tree: Tree, path: Path, part: Part, parent: Node | None, leaf: Leaf | None
+        self,
+        tree: Tree,
+        path: Path,
+        part: PendingSegment,
+        parent: TreeNode | None,
+        leaf: TreeLeaf | None,
     ) -> None:
         self._tree = weakref.ref(tree)
         self._parent = None if parent is None else weakref.ref(parent)
@@ -213,7 +218,7 @@ class Node:
         self.guard = part.guard
         self.first, self.stop = part.first, part.stop
         self.leaf = leaf
-        self.children: dict[Hashable, Node] = {}
+        self.children: dict[Hashable, TreeNode] = {}
         self.seen = 1
         self.uses, order = _uses(part, path, leaf, again)
         self.sources = tuple(sorted(order) if parent is None else order)
@@ -236,7 +241,7 @@ class Node:
         return found
 
     @property
-    def parent(self) -> Node | None:
+    def parent(self) -> TreeNode | None:
         """The segment before; None at the root."""
         return None if self._parent is None else self._parent()
 
@@ -257,7 +262,7 @@ class Node:
         """Whether enough recordings agree for it to be compiled."""
         return self.seen >= 2 or self.body in self.tree.trusted
 
-    def agrees(self, part: Part, leaf: Leaf | None) -> bool:
+    def agrees(self, part: PendingSegment, leaf: TreeLeaf | None) -> bool:
         """Whether a recording does here what this segment does."""
         if (leaf is None) != (self.leaf is None) or self.differing(part) >= 0:
             return False
@@ -266,7 +271,7 @@ class Node:
             return False
         return leaf is None or self.leaf is None or leaf.key() == self.leaf.key()
 
-    def differing(self, part: Part) -> int:
+    def differing(self, part: PendingSegment) -> int:
         """Return the number of the first call that is not the same in `part`; -1 if all are."""
         own, other = self.part.calls, part.calls
         numbers, others = self.part.path.numbers, part.path.numbers
@@ -287,7 +292,7 @@ class Node:
         return f"<segment of {len(self.calls)} calls, {self.guard!r}>"
 
 
-class Part:
+class PendingSegment:
     """One segment of a recording, before it finds its node."""
 
     __slots__ = ("calls", "first", "guard", "outcome", "path", "stop")
@@ -313,7 +318,7 @@ class Path:
     constants : dict of Symbol to ndarray
     """
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: RecordedRun) -> None:
         recording = recorded.recording
         self.recording = recording  # keeps the symbols, whose identities are keys, alive
         self.symbols: list[Symbol] = list(recording.inputs)
@@ -325,7 +330,7 @@ class Path:
         self.given = len(self.symbols)
         # What made a value, of calls with one result.
         self.producers: dict[int, Call] = {}
-        self.parts: list[Part] = []
+        self.parts: list[PendingSegment] = []
         calls: list[Call] = []
         first = len(self.symbols)
         for event in recording.events:
@@ -333,13 +338,13 @@ class Path:
                 self._number(event)
                 calls.append(event)
                 continue
-            self.parts.append(Part(calls, event, self, first))
+            self.parts.append(PendingSegment(calls, event, self, first))
             calls = []
             if event.call is not None:
                 self._number(event.call)
             first = len(self.symbols)
-        self.parts.append(Part(calls, None, self, first))
-        self.leaf = Leaf(recorded, self.numbers, self.constants)
+        self.parts.append(PendingSegment(calls, None, self, first))
+        self.leaf = TreeLeaf(recorded, self.numbers, self.constants)
 
     def _number(self, call: Call) -> None:
         if len(call.results) == 1:
@@ -350,7 +355,7 @@ class Path:
 
 
 def _uses(
-    part: Part, path: Path, leaf: Leaf | None, again: list[Call]
+    part: PendingSegment, path: Path, leaf: TreeLeaf | None, again: list[Call]
 ) -> tuple[set[int], list[int]]:
     """Return what a segment needs from before it, and what of that its calls read, in order."""
     numbers, first = path.numbers, part.first
@@ -406,7 +411,7 @@ class Tree:
 
     Attributes
     ----------
-    root : Node or None
+    root : TreeNode or None
     eager : str
         Why nothing is compiled any more; "" while it is.
     """
@@ -417,7 +422,7 @@ class Tree:
         self.donated: tuple[int, ...] = ()  # inputs that the caller gives up
         # Where its calls compute, if not on the host.
         self.device: OnDevice | None = None
-        self.root: Node | None = None
+        self.root: TreeNode | None = None
         self.eager = ""
         self.paths = 0
         # What paths end with: a loop that ends after more rounds ends as it did before.
@@ -435,7 +440,7 @@ class Tree:
         """Return the strides of a value; None if it is in C order."""
         return self.strides[number] if number < len(self.strides) else None
 
-    def insert(self, recorded: Recorded) -> None:
+    def insert(self, recorded: RecordedRun) -> None:
         """Add one recording; set `eager` if that shows that nothing can be compiled."""
         path = Path(recorded)
         with self.lock:
@@ -449,7 +454,7 @@ class Tree:
                 _spread(branch)
             path.parts.clear()  # they hold the path
 
-    def _bound(self, branch: Node) -> None:
+    def _bound(self, branch: TreeNode) -> None:
         """Set `eager` if a path is one too many, or a look came out in too many ways."""
         node, ways = branch.parent, len(self.ends)
         guard = node.guard if node is not None else None
@@ -464,7 +469,7 @@ class Tree:
                 "branch, or pass a larger max_paths"
             )
 
-    def _walk(self, path: Path) -> Node | None:
+    def _walk(self, path: Path) -> TreeNode | None:
         """Follow a recording from the root, adding nodes; return the last one."""
         node, parent, outcome = self.root, None, None
         for i, part in enumerate(path.parts):
@@ -489,11 +494,11 @@ class Tree:
             node = node.children.get(outcome) if part.guard is not None else None
         return None
 
-    def _attach(self, path: Path, i: int, parent: Node | None, outcome: Hashable) -> Node:
+    def _attach(self, path: Path, i: int, parent: TreeNode | None, outcome: Hashable) -> TreeNode:
         """Add the parts of a path from number `i` on below `parent`; return the last node."""
         for part in path.parts[i:]:
             leaf = path.leaf if part.guard is None else None
-            node = Node(self, path, part, parent, leaf)
+            node = TreeNode(self, path, part, parent, leaf)
             if parent is None:
                 self.root = node
             else:
@@ -502,7 +507,7 @@ class Tree:
         assert parent is not None
         return parent
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[TreeNode]:
         """Return all nodes, parents before their children."""
         found = [self.root] if self.root is not None else []
         for node in found:
@@ -510,7 +515,7 @@ class Tree:
         return found
 
 
-def _spread(node: Node | None) -> None:
+def _spread(node: TreeNode | None) -> None:
     """Tell the nodes above what is read below them; those that hand on too little recompile."""
     while node is not None:
         wanted = node.wanted()
@@ -523,7 +528,7 @@ def _spread(node: Node | None) -> None:
         node = parent
 
 
-def _count_leaves(node: Node) -> int:
+def _count_leaves(node: TreeNode) -> int:
     found = [node]
     for n in found:
         found.extend(n.children.values())
@@ -535,7 +540,7 @@ def _at(event: Call | Guard | None) -> str:
     return "" if where is None else f" (file {where[0]}, line {where[1]})"
 
 
-def _difference(node: Node, part: Part) -> str:
+def _difference(node: TreeNode, part: PendingSegment) -> str:
     """Return where a recording left a segment that it should have followed."""
     i = node.differing(part)
     if i >= 0:

@@ -25,13 +25,13 @@ from adarray.base.report import (
 from adarray.compiler.ir.primitives import Map, Reduce
 from adarray.jitting.explain.costs import total
 from adarray.jitting.explain.explanation import Explanation
-from adarray.jitting.explain.sections import Segment, recorded
+from adarray.jitting.explain.sections import ShownSegment, recorded
 
 
 @pytest.fixture
 def explanation():
     program, plan = example()
-    first = Segment(
+    first = ShownSegment(
         -1,
         None,
         events(),
@@ -42,8 +42,10 @@ def explanation():
         {"passes": 0.001, "compile": 0.2},
         3,
     )
-    second = Segment(0, True, events()[:1], program, program, None, eager="no C compiler works")
-    third = Segment(0, False, events()[:2], None, None, None, eager="it was recorded once")
+    second = ShownSegment(
+        0, True, events()[:1], program, program, None, eager="no C compiler works"
+    )
+    third = ShownSegment(0, False, events()[:2], None, None, None, eager="it was recorded once")
     return Explanation(
         "loss", "float64[1000], float64[1000, 100]", "openmp (2 threads)",
         [first, second, third], [0, 1], ["captured: scale"], (2, 0.25),
@@ -144,7 +146,9 @@ def test_values_computed_in_two_steps_are_told():
     sin = plan.steps[0].values[1]
     again = plan.steps[2]._replace(values=(sin, *plan.steps[2].values))
     plan = plan._replace(steps=(*plan.steps[:2], again, plan.steps[3]))
-    shown = Explanation("f", "", "serial", [Segment(-1, None, (), program, program, plan)], [0])
+    shown = Explanation(
+        "f", "", "serial", [ShownSegment(-1, None, (), program, program, plan)], [0]
+    )
     assert part(str(shown), "steps (4)")[-1] == (
         "computed in more than one step, rather than stored: v4"
     )
@@ -186,7 +190,7 @@ def test_equal_kernels_are_shown_once():
 
     program, plan = example()
     shown = Explanation(
-        "f", "", "serial", [Segment(-1, None, (), program, program, plan, Same())], [0]
+        "f", "", "serial", [ShownSegment(-1, None, (), program, program, plan, Same())], [0]
     )
     assert str(shown).count("void same(void);") == 1
     assert "kernel of steps 0, 2: multiply, sin, reduce add" in str(shown)
@@ -199,7 +203,7 @@ def test_kernels_of_a_gpu_say_how_they_run():
 
     program, plan = example()
     shown = Explanation(
-        "f", "", "cuda", [Segment(-1, None, (), program, program, plan, OnGpu())], [0]
+        "f", "", "cuda", [ShownSegment(-1, None, (), program, program, plan, OnGpu())], [0]
     )
     assert "flat: all blocks of 256 threads" in shown.kernels[1].schedule
     lines = part(str(shown), "kernel of step 2: multiply")

@@ -10,24 +10,24 @@ import pytest
 import adarray
 from adarray.base.recording import Call, Guard, Symbol, as_number
 from adarray.core.inplace import WRITE
-from adarray.jitting.recording.record import Recorded, record
+from adarray.jitting.recording.record import RecordedRun, record
 from adarray.jitting.shared.generators import draw
 from adarray.jitting.shared.symbolic import UntraceableError
 
 
-def run(f, *args) -> Recorded:
+def run(f, *args) -> RecordedRun:
     """Record `f` with all arguments as inputs."""
     return record(f, list(args), lambda leaves: (tuple(leaves), {}), list(range(len(args))))
 
 
-def names(recorded: Recorded) -> list[str]:
+def names(recorded: RecordedRun) -> list[str]:
     return [
         e.op.name if isinstance(e, Call) and e.op else e.kind if isinstance(e, Guard) else "?"
         for e in recorded.recording.events
     ]
 
 
-def guards(recorded: Recorded) -> list[Guard]:
+def guards(recorded: RecordedRun) -> list[Guard]:
     return [e for e in recorded.recording.events if isinstance(e, Guard)]
 
 

@@ -373,15 +373,15 @@ def test_generators_as_arguments() -> None:
 
 def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
     from adarray.jitting.tree.check import CheckError
-    from adarray.jitting.tree.tree import Leaf
+    from adarray.jitting.tree.tree import TreeLeaf
 
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     jf = adarray.jit(lambda x: np.sin(x) * 2.0)
     x = np.ones(3)
     for _ in range(3):
         jf(x)
-    made = Leaf.finish
-    monkeypatch.setattr(Leaf, "finish", lambda *given: made(*given) + 1e-6)
+    made = TreeLeaf.finish
+    monkeypatch.setattr(TreeLeaf, "finish", lambda *given: made(*given) + 1e-6)
     with pytest.raises(CheckError, match="result 0"):
         jf(x)
 
