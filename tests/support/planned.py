@@ -33,6 +33,7 @@ from adarray.compiler.ir.primitives import (
     Slot,
 )
 from adarray.compiler.ir.program import Program, Value
+from adarray.runtime import CompiledPlan
 
 N, M = 1000, 100
 F = np.dtype(np.float64)
@@ -121,7 +122,7 @@ def events():
     )
 
 
-class Executable:
+class Executable(CompiledPlan):
     """Stands in for compiled code: runs the plan's example and says how long its steps took."""
 
     compiled, from_disk, in_memory = 1, 1, 0
