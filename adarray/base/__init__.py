@@ -1,1 +1,1 @@
-"""What all else stands on, and nothing of which traces: errors, dtypes, records, scopes."""
+"""The ground of all packages: errors, dtypes, operation records, scopes. Nothing here traces."""

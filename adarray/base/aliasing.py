@@ -1,6 +1,6 @@
 """Which arrays of a call are one object, and which share memory.
 
-One analysis for everybody who asks: `adarray.jit` for its arguments, what it captured and its
+One analysis for all who need it: `adarray.jit` for its arguments, what it captured and its
 results, donation for what it gives up, the transforms for what they differentiate.
 """
 
@@ -17,7 +17,7 @@ _WORK = 10_000
 def firsts(
     values: Iterable[object], kinds: type | tuple[type, ...] = np.ndarray
 ) -> tuple[int, ...]:
-    """Return for each value the number of the first one that is the same object.
+    """Return, for each value, the position of the first one that is the same object.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def address(x: np.ndarray) -> int:
 
 
 def share(a: object, b: object) -> bool:
-    """Whether two arrays have memory in common; True where that would take long to find out."""
+    """Whether two arrays may share memory; True where an exact answer would take long."""
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return False
     if not np.may_share_memory(a, b):
@@ -78,8 +78,8 @@ def overlaps(x: object) -> bool:
 def shares_memory(values: Sequence[object], written: Sequence[int] | None = None) -> bool:
     """Whether an input that is written into (any, if not given) may share memory with another.
 
-    Or with itself: an array whose elements may overlap. One object that is there twice is no
-    other one: it is known as the same, see `firsts`.
+    Or with itself, if its elements may overlap. The same object passed twice does not count; see
+    `firsts`.
     """
     for i in range(len(values)) if written is None else written:
         if overlaps(values[i]):

@@ -72,7 +72,7 @@ else:
 
 
 class Symbolic(_Base):
-    """Base of values that stand for arrays of later runs; see `adarray.jit`.
+    """Base of symbolic values, which stand for the arrays of later runs; see `adarray.jit`.
 
     One passes for its concrete value in isinstance checks, and is never written into.
 
@@ -102,12 +102,12 @@ class Symbolic(_Base):
         raise NotImplementedError
 
     def shown(self) -> object:
-        """Return the concrete value, of which text is made."""
+        """Return the concrete value, for printing."""
         return self.value
 
 
 class Tracked:
-    """Base of ADArrays, by which layers below them know one."""
+    """Base of ADArrays, by which lower layers recognise one."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ ARRAYS: set[type] = {np.ndarray}
 
 
 class Batching(Protocol):
-    """What computes on values that stand for many arrays at once; see adarray.batching."""
+    """Computes on values that stand for many arrays at once; see `adarray.batching`."""
 
     def compute(self, op: Op, values: Operands, params: Params) -> object:
         """Compute an operation for all members."""
@@ -146,7 +146,7 @@ _SUBCLASSES = {
 
 
 def refuse_subclass(x: T, name: str) -> T | np.ndarray:
-    """Return an operand of the function `name`; raise if it is an ndarray that computes otherwise.
+    """Return an operand of the function `name`; raise if it is a subclass with its own arithmetic.
 
     Raises
     ------

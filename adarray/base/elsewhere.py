@@ -1,7 +1,7 @@
 """Names of PyTorch, JAX, autograd and TensorFlow, and what to write instead.
 
-They are no attributes here: `hasattr` and `dir` do not know them. The `AttributeError` of one that
-is tried says in a sentence what has its place.
+They are not attributes here: `hasattr` and `dir` do not know them. But the `AttributeError` that
+such a name raises says what to use instead.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def of_module(name: str) -> str:
 
 
 class Elsewhere:
-    """An attribute that arrays of other libraries have: there is none here, and a hint."""
+    """An attribute of arrays of other libraries: missing here, with a hint."""
 
     __slots__ = ("name",)
 

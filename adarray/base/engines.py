@@ -1,4 +1,4 @@
-"""What computes: the contracts between adarray, the engines of backends, and `adarray.jit`.
+"""Contracts between adarray, the engines of backends, and `adarray.jit`.
 
 `Engine` is the least that a backend gives; `adarray.use` makes a `BaseEngine` of it, once, which
 has everything that adarray asks of any engine. Nothing else asks whether an engine has something.
@@ -58,7 +58,7 @@ class Engine(Protocol):
 
 
 class BaseEngine:
-    """An engine with all that adarray asks of one; what it inherits is neutral.
+    """An engine with every method that adarray calls; the inherited ones do nothing special.
 
     A backend derives from it to have more than the three methods of `Engine`.
 
@@ -124,14 +124,14 @@ class BaseEngine:
         """End a `use` block; `token` is what `enter` returned."""
 
     def synchronize(self) -> None:
-        """Wait until everything that was asked for is computed."""
+        """Wait until all pending work is done."""
 
     def trim(self) -> None:
-        """Give memory that is kept for later arrays back to the system."""
+        """Return cached memory to the system."""
 
 
 class WrappingEngine(BaseEngine):
-    """An engine that hands everything to another one (or NumPy), and does something beside it.
+    """An engine that delegates to another one (or NumPy), and does something besides.
 
     Parameters
     ----------
@@ -150,12 +150,12 @@ class WrappingEngine(BaseEngine):
             self.place = engine.place
 
     def synchronize(self) -> None:
-        """Wait for the other one."""
+        """Wait for the wrapped engine."""
         if self.wrapped is not None:
             self.wrapped.synchronize()
 
     def trim(self) -> None:
-        """Give back memory of the other one."""
+        """Return the cached memory of the wrapped engine."""
         if self.wrapped is not None:
             self.wrapped.trim()
 
@@ -164,10 +164,10 @@ class WrappingEngine(BaseEngine):
 
 
 class FaultHandler(Protocol):
-    """What happens when compiled code raised floating-point flags, or refused its data."""
+    """Handles floating-point flags that compiled code raised, and data that it refused."""
 
     def hears(self, flags: int) -> bool:
-        """Whether anybody asked for any of the raised flags, now."""
+        """Whether any of the raised flags matters now: NumPy is to warn or raise."""
 
     def __call__(self, arrays: list[object], flags: int, code: int, results: Any) -> Any:
         """Return what the call returns in place of `results`; let NumPy warn or raise.
@@ -231,12 +231,12 @@ class CompiledPlan:
         return ""
 
     def schedule_of(self, step: int) -> str:  # noqa: ARG002
-        """Return in a few words which threads share what in a step, "" for none; for `explain`."""
+        """Describe the schedule of a step in a few words, for `explain`; "" for none."""
         return ""
 
 
 class AheadCompiler(Protocol):
-    """What compiles the kernels of a long plan while that is still being made."""
+    """Compiles the kernels of a long plan while planning goes on."""
 
     def take(self, kernel: Kernel) -> None:
         """Take a kernel that will be in the plan, maybe several times."""
@@ -287,7 +287,7 @@ class CompilingEngine(BaseEngine, ABC):
         """Compile the kernels of several plans together, before `executable` asks for them."""
 
     def ahead(self, precise: bool = False) -> AbstractContextManager[AheadCompiler] | None:  # noqa: ARG002
-        """Return what compiles kernels of a long plan while it is made; None: nothing does."""
+        """Return a compiler for kernels of a plan that is still being made; None for none."""
         return None
 
 
@@ -343,19 +343,19 @@ class TracingEngine(Protocol):
         """Return `old` with `value` written at ``index`` of the view that `steps` lead to."""
 
     def zeros(self, beside: object, shape: Shape, dtype: object) -> Any:
-        """Return zeros where `beside` is, whose contents the recorder knows."""
+        """Return zeros on the device of `beside`; the recorder knows their contents."""
 
     def look(self, kind: str, x: Any, outcome: object) -> Any:
-        """Record that Python saw a value, and return it."""
+        """Record a guard: Python read a value. Return that value."""
 
     def check(self, function: Function, args: object, kwargs: object) -> None:
-        """Run a function that raises where values are not as they should be, in every call."""
+        """Run a function that raises if values are invalid, now and in every later call."""
 
     def host(self, function: Function, args: object, r: object, params: object = None) -> Any:
         """Record a call that later runs make in Python."""
 
     def host_object(self, function: Function, args: object, symbol: Symbol) -> None:
-        """Record a call in Python that makes something that is no array."""
+        """Record a call in Python whose result is not an array."""
 
     def cached(self, function: Function, args: Operands, kwargs: Params) -> Any:
         """Call a function with a cache, as code outside of the recording does."""
@@ -370,13 +370,13 @@ class TracingEngine(Protocol):
         """Return how many draws of random numbers were recorded so far."""
 
     def lend(self, array: Any, to: FrameType | None) -> None:
-        """Note that other code is given the memory of an array made in this run."""
+        """Note that the memory of an array made in this run is passed to other code."""
 
     def touched(self) -> None:
         """Note that a transform wrote into what it differentiates."""
 
     def is_input(self, x: object) -> bool:
-        """Whether a traced value is an argument, or captured, as it was given."""
+        """Whether a traced value is an argument or a captured array, unchanged."""
 
     def refuse_memory(self, function: Function) -> None:
-        """Refuse a question about memory, to which compiled code has another answer."""
+        """Refuse a question about memory that compiled code would answer differently."""

@@ -1,4 +1,4 @@
-"""Environment variables with a few allowed values: what is given, or an error that names it."""
+"""Environment variables with a few allowed values; an error for others names the variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def switch(name: str, default: bool) -> bool:
     Raises
     ------
     ValueError
-        If it is anything else than 0 or 1.
+        If it is neither 0 nor 1.
     """
     value = os.environ.get(name, "").strip()
     if not value:
@@ -22,5 +22,5 @@ def switch(name: str, default: bool) -> bool:
 
 
 def wrong(name: str, value: str, allowed: str) -> str:
-    """Return what is wrong with the value of an environment variable, and what to do."""
+    """Return the message for a value of an environment variable that is not allowed."""
     return f"the environment variable {name} is {value!r}; allowed are {allowed}; or unset it"

@@ -1,4 +1,4 @@
-"""Objects with labels, of pandas: as operands they are the arrays of their values.
+"""Labelled objects of pandas as operands: adarray computes with the arrays of their values.
 
 A Series or DataFrame cannot hold traced values. Beside an ADArray it is what ``to_numpy()`` gives,
 in any order of the operands: pandas leaves its operators to objects of a higher priority than its
@@ -72,7 +72,7 @@ def unframed(x: Labelled, name: str) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return truth values and numbers side by side as floating point numbers, others as given."""
+    """Return mixed truth values and numbers as floating-point numbers; other values unchanged."""
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values.flat):
         return values.astype(float)
     return values
@@ -84,7 +84,7 @@ DEVIATING = frozenset({"std", "var"})
 
 
 def refuse_pandas_method(name: str, shape: tuple[int, ...], args: Operands, kwargs: Params) -> None:
-    """Raise where pandas' method of an array that was a Series or DataFrame does something else.
+    """Raise if pandas' method of the same name would do something else than NumPy's.
 
     Arrays are told by their shape: operations of pandas keep it.
 

@@ -1,4 +1,4 @@
-"""Code whose handlers of errors tell an object of ours first, by their tables of exceptions.
+"""Copies of code whose exception handlers notify an object of ours first.
 
 ``except``, ``finally`` and ``with`` begin with PUSH_EXC_INFO, wherever the interpreter jumps
 to after an error. A copy of the code jumps to instructions at its end instead, which do the
@@ -27,7 +27,7 @@ _NO_LOCATION = 0x80 | 15 << 3  # of a line table: instructions that belong to no
 
 
 class _Entry(NamedTuple):
-    """Where errors of instructions go, in units of two bytes."""
+    """One entry of an exception table, in units of two bytes."""
 
     start: int
     length: int
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 def has_handlers(code: types.CodeType) -> bool:
-    """Whether code handles errors; without the functions nested in it."""
+    """Whether code itself, without nested functions, handles errors."""
     return bool(code.co_exceptiontable) and _PUSH_EXC_INFO in code.co_code[::2]
 
 
@@ -85,7 +85,7 @@ def telling(code: types.CodeType, told: object) -> types.CodeType:
 
 
 def _head(place: int, start: int, target: int) -> list[tuple[int, int]]:
-    """Return the instructions at `start` that tell, and go on behind `target`."""
+    """Return the instructions at `start` that notify and continue behind `target`."""
     units = [(_PUSH_EXC_INFO, 0), *_with(_LOAD_CONST, place), *_SAY]
     length = 1  # of the jump, which counts from behind itself
     while len(jump := _with(_BACK, start + len(units) + length - target - 1)) > length:

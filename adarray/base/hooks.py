@@ -1,7 +1,7 @@
 """Hooks: functions of a layer above that a layer below calls.
 
 The layer below owns the hook and calls ``hook.call(...)``; the module above sets it when it is
-imported. That is for what cannot be imported, since imports go down the layers only.
+imported. They serve where an import would point upwards, since imports only go down the layers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which traces are open, and what was refused inside of them.
 
-A refusal is an error that plain NumPy would not have raised: code that catches it goes another
-way than it would go without adarray, and may lose a gradient by it. So each trace remembers the
-first one that concerns it, and does not end well.
+A refusal is an error that plain NumPy would not have raised. Code that catches it takes another
+path than it would without adarray, and may lose a gradient. So each trace remembers the first
+refusal that concerns it, and raises at its end.
 
 References
 ----------
@@ -52,7 +52,7 @@ _lock = threading.Lock()
 
 
 def around() -> Iterator[int]:
-    """Give the levels of the open traces of this context, innermost first."""
+    """Return the levels of the open traces of this context, innermost first."""
     level = LEVEL.get()
     while level in OPEN:
         yield level
@@ -89,7 +89,7 @@ def refused(error: BaseException, levels: Iterable[int] | None = None) -> None:
 
 
 def forget(error: BaseException) -> None:
-    """Forget a refusal that adarray itself has caught, and knows how to go on after."""
+    """Forget a refusal that adarray itself has caught and handled."""
     recorded = RECORDED.get()
     if recorded is not None:
         recorded[:] = [e for e in recorded if e is not error]
@@ -99,7 +99,7 @@ def forget(error: BaseException) -> None:
 
 
 def remembered() -> dict[int, BaseException]:
-    """Return what is remembered now, for `restore`."""
+    """Return the refusals remembered so far, for `restore`."""
     return dict(_refused) if _refused else {}
 
 
@@ -111,7 +111,7 @@ def restore(before: dict[int, BaseException]) -> None:
 
 
 def reopen(level: int) -> None:
-    """Count a trace that was closed as open, while its pullback runs: `close_again` ends that."""
+    """Reopen a closed trace while its pullback runs; `close_again` ends that."""
     with _lock:
         if level in _again or level not in OPEN:
             _again[level] = _again.get(level, 0) + 1

@@ -1,9 +1,9 @@
-"""Copies of arrays that lie in memory as the originals do.
+"""Copies of arrays with the original's memory layout.
 
-Whether ``reshape``, ``ravel`` and their like give a view or a copy depends on the strides of
-what they are given. So a copy that stands for an array of the user must have strides of the
-same kind: a copy of a reversed array whose elements followed one another would be looked at
-where NumPy looks at a copy, and what is written there would reach the array.
+Whether ``reshape``, ``ravel`` and the like return a view or a copy depends on the strides of their
+argument. So a copy that stands for an array of the user must have strides of the same kind. If,
+for instance, a reversed array were copied in C order, ``ravel`` would return a view where NumPy
+copies, and writes to the result would reach the array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from adarray.base.types import ArrayValue, DType
 
 
 def duplicate(x: ArrayValue, exactly: bool = False) -> Any:
-    """Return a copy that NumPy looks at and copies where it does with the original.
+    """Return a copy of which NumPy makes views and copies wherever it does of the original.
 
     Parameters
     ----------
@@ -99,22 +99,22 @@ def order_of(x: ArrayValue) -> tuple[int, ...] | None:
 
 
 def laid(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Return a copy whose axes lie in memory in an order, from the outermost."""
+    """Return a copy whose axes lie in memory in the order `axes`, outermost first."""
     out = np.empty([x.shape[a] for a in axes], x.dtype).transpose(np.argsort(axes))
     out[...] = x
     return out
 
 
 class ArgumentMemory(np.ndarray):
-    """The base of what stands for an argument that has one, too."""
+    """The base of a copy that stands for an argument which is a view."""
 
     __slots__ = ()
 
 
 def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
-    """Return a copy that stands for an argument: as `duplicate`; of a view, a view.
+    """Return a copy that stands for an argument: like `duplicate`, but a view if `x` is one.
 
-    With `marked`, the base of that is an `ArgumentMemory`.
+    With `marked`, the base of that view is an `ArgumentMemory`.
     """
     repeats = 0 in x.strides and not x.flags.forc
     out: np.ndarray = _broadcast(x) if repeats else duplicate(x)
@@ -141,7 +141,7 @@ def _broadcast(x: np.ndarray) -> np.ndarray:
 
 
 class MemoryLayout(NamedTuple):
-    """What makes an array with strides of the same kind of memory in one piece.
+    """How to view one block of memory as an array with strides of a given kind.
 
     That is ``memory[parts].transpose(axes)``, where `memory` is in C order and has the shape
     `shape`. Strides are of the kind that `duplicate` tells of; only gaps are larger.

@@ -1,7 +1,7 @@
-"""The operation record and the registry that dispatch, kernels, tests and docs read.
+"""The operation record, and the registry that dispatch, kernels, tests and docs read.
 
 An operation is one `Op`: the NumPy function it stands for, how it computes, its
-derivative rules and sample inputs. Nothing about an operation stands elsewhere.
+derivative rules and sample inputs. Everything about an operation stands there.
 """
 
 from __future__ import annotations
@@ -458,7 +458,7 @@ def register(op: Op) -> Op:
 def all_ops() -> Iterator[Op]:
     """Yield every registered operation in order of registration.
 
-    Those that come in meanwhile, with the rules of a module that is loaded late, do not count.
+    Those registered meanwhile, by rules of a module that is loaded late, do not count.
     """
     yield from tuple(OPS.values())
 
@@ -498,7 +498,7 @@ WRITERS: set[object] = set()
 
 
 def dynamic(*functions: Function, of: Dynamic = lambda args, kwargs: (args, kwargs)) -> None:
-    """Register functions of which values decide the shape of a result.
+    """Register functions whose result shapes depend on values.
 
     Parameters
     ----------

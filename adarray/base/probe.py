@@ -39,7 +39,7 @@ Sampled: TypeAlias = tuple[list[Any], Params]
 
 @contextlib.contextmanager
 def _aside() -> Iterator[None]:
-    """Run rules on probes unseen by what watches or records the user's operations."""
+    """Run rules on probes outside of any recording or check."""
     token = MODE.set(None)
     try:
         with _lock, warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What one run of a function records: calls on symbols, and looks at their values."""
+"""The recording of one run of a function: calls on symbols, and guards."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Call:
 
 
 class Guard:
-    """Python looked at a value: later runs must see the same, or take another path.
+    """A host read: Python read a value. Later runs must see the same one, or take another path.
 
     Attributes
     ----------

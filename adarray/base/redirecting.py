@@ -1,4 +1,4 @@
-"""Functions whose calls of some globals go through an object of ours, by their bytecode.
+"""Redirecting calls of some globals to an object of ours, by rewriting bytecode.
 
 A function that calls ``float(x)`` gets a copy of its code in which that load, and no
 other, pushes ``~load``: a constant that looks the name up where the function does, and
@@ -70,13 +70,13 @@ class Changes(TypedDict, total=False):
 
 
 class IdentityCache(Generic[V]):
-    """Values by the identity of objects that compare by value or not at all, while they live."""
+    """Maps objects, by identity, to values for as long as the objects live."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[object], V]] = {}
 
     def get(self, obj: object) -> V | None:
-        """Return what was noted of `obj`; None if nothing was."""
+        """Return the value noted for `obj`, None if there is none."""
         entry = self._entries.get(id(obj))
         return entry[1] if entry is not None and entry[0]() is obj else None
 
@@ -220,7 +220,7 @@ def _copy(
 
 
 def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Changes:
-    """Return what changes of a code object; nothing, if none of its loads is meant."""
+    """Return the changes to a code object; none, if it has no load to redirect."""
     text = bytearray(code.co_code)
     ops = bytes(text[::2])
     constants = list(code.co_consts)
@@ -272,7 +272,7 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Cha
 
 
 def _with_methods(code: types.CodeType, methods: RedirectedMethods, make: Maker) -> Changes:
-    """Return what changes of a code object where its loads of methods are redirected."""
+    """Return the changes to a code object that redirect its loads of methods."""
     text = bytearray(code.co_code)
     ops = bytes(text[::2])
     constants = list(code.co_consts)
@@ -321,12 +321,12 @@ def _global_before(code: types.CodeType, text: bytearray, ops: bytes, at: int) -
 
 
 def decorates(text: bytes, at: int) -> bool:
-    """Whether what was just pushed decorates the function that is made next: it is called of it."""
+    """Whether the value just pushed is a decorator of the function that is made next."""
     return _MAKE_FUNCTION in text[at : at + 64 : 2] and is_callee(text, at, 2)
 
 
 def is_callee(text: bytes, at: int, above: int = 1) -> bool:
-    """Whether what was just pushed, a NULL below it, is what is called.
+    """Whether the value just pushed, above a NULL, is the callee.
 
     Up to Python 3.12, the NULL comes before the expression of what is called, of which that
     value may be a part, as a key in ``{float: f, int: g}[kind](x)``.

@@ -21,7 +21,7 @@ class Code(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What is shown in HTML alone, as a picture is."""
+    """What only HTML can show, such as a picture."""
 
     html: str
 
@@ -39,12 +39,12 @@ class Section(NamedTuple):
 
 
 def size_text(n: float) -> str:
-    """Return a number of bytes for people: ``"8.00 MB"``; k, M and G count in thousands."""
+    """Return a number of bytes as text: ``"8.00 MB"``; k, M and G count in thousands."""
     return count_text(n, "B")
 
 
 def count_text(n: float, unit: str = "") -> str:
-    """Return a number of things for people: ``"2.50 Mflop"``."""
+    """Return a count as text: ``"2.50 Mflop"``."""
     for letter, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if n >= scale:
             return f"{n / scale:.2f} {letter}{unit}"
@@ -52,7 +52,7 @@ def count_text(n: float, unit: str = "") -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time for people: ``"1.250 ms"``."""
+    """Return a time as text: ``"1.250 ms"``."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3f} {unit}"

@@ -1,6 +1,6 @@
 """Scalar expressions: what one element of a pointwise operation computes.
 
-An `ScalarExpr` is what a derivative rule or a `Pointwise` lowering returns when it is
+A `ScalarExpr` is what a derivative rule or a `Pointwise` lowering returns when it is
 called with symbols instead of arrays. Since the rules are written with operators
 and ``np.*`` functions, the same text serves arrays (it computes), ADArrays (it
 records) and symbols (it is printed as C).

@@ -1,9 +1,9 @@
 """Which code `adarray.intercept` reaches, and whether it does so now.
 
 The state is one context variable, so that threads and async tasks are independent.
-Modules below read it where an ADArray answers differently inside: to conversions whose
-derivative is zero. Here is also told who asks for the type of an object: user code, which is
-to see what it would see without adarray, or a library, which must know what it has.
+Lower modules read it where an ADArray behaves differently inside: in conversions whose derivative
+is zero. This module also tells who asks for the type of an object: user code, which must see what
+it would see without adarray, or a library, which must know what it has.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class InterceptScope:
         return self.packages is None or package in self.packages
 
     def joined(self, other: InterceptScope | None) -> InterceptScope:
-        """Return the scope that covers what either covers."""
+        """Return the union of two scopes."""
         if other is None:
             return self
         if other.packages is None:
@@ -94,7 +94,7 @@ def client_of(space: Namespace) -> str:
 
 
 def outside(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return `function` such that it is never intercepted: what it is given and makes is plain."""
+    """Return `function`, run outside of interception: its arguments and results are plain."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -108,7 +108,7 @@ def outside(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def is_clients(function: object) -> bool:
-    """Whether a function is of code that may be intercepted."""
+    """Whether a function belongs to code that may be intercepted."""
     return isinstance(function, FunctionType) and bool(client_of(function.__globals__))
 
 
@@ -152,7 +152,7 @@ def asking(frame: FrameType | None) -> FrameType | None:
 
 
 def asked_by_library(depth: int = 2) -> bool:
-    """Whether code that keeps the real NumPy (SciPy, say) looks at an object of ours inside.
+    """Whether code with the real NumPy (SciPy, say) asks, in a scope, about an object of ours.
 
     Parameters
     ----------

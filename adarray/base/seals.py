@@ -4,10 +4,10 @@ Linux keeps this account without a signal or a copy: pages are write-protected t
 userfaultfd, the first write to one lifts its protection (`WP_ASYNC`: the kernel does that by
 itself, whoever writes), and `PAGEMAP_SCAN` says which ones were written to (Linux 6.7). Sealing,
 asking and ending take microseconds for 80 MB in huge pages, a millisecond in small ones. Where
-that is not to be had, `seal` returns None.
+the kernel has none of this, `seal` returns None.
 
 Protecting pages costs most: the processor forgets where they are. Data that is sealed again
-and again without a change stays protected between, and then asking is all there is to do.
+and again without a change stays protected in between; then only asking is left to do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PAGEMAP_SCAN = _request(3, ord("f"), 16, 96)
 
 
 class _Kernel:
-    """What this process asks the kernel through.
+    """Access of this process to the kernel's account of written pages.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class _Kernel:
             raise
 
     def close(self) -> None:
-        """Give back what the system has opened."""
+        """Close the file descriptors."""
         os.close(self.descriptor)
         os.close(self.pages)
 
@@ -104,7 +104,7 @@ class _Kernel:
     def question(
         self, low: int, high: int, categories: int, inverted: int, flags: int = 0
     ) -> bytearray:
-        """Return what asks for pages of any of the categories; of those inverted, outside of it."""
+        """Return the request for pages in any of the categories, or outside of those inverted."""
         # The kernel has a short way for what was written to, if that is asked for alone.
         every, some = (categories, 0) if categories == _WRITTEN else (0, categories)
         return bytearray(
@@ -114,7 +114,7 @@ class _Kernel:
         )
 
     def any_page(self, low: int, high: int, categories: int, inverted: int, flags: int = 0) -> bool:
-        """Whether there is a page that `question` asks for."""
+        """Whether any page answers such a request; see `question`."""
         question = self.question(low, high, categories, inverted, flags)
         return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, question) > 0)
 

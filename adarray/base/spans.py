@@ -1,7 +1,7 @@
-"""Stretches of time, for `adarray.profile`: what ran when, and on which thread.
+"""Spans of time, for `adarray.profile`: what ran when, and on which thread.
 
-Whoever does something that takes time wraps it in `span`. While no profile is open that
-costs a look at one context variable.
+Code that takes time is wrapped in `span`, which costs one read of a context variable while no
+profile is open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What takes long is not silent: lines about it, through the logger ``adarray``.
+"""Messages about work that takes long, through the logger ``adarray``.
 
-Where nobody has set up logging, they go to standard error. With ``ADARRAY_VERBOSE=1`` there is
-a line for what did not take long, too.
+Where logging is not set up, they go to standard error. With ``ADARRAY_VERBOSE=1`` short work is
+reported, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check() -> None:
 
 
 def tell(text: str) -> None:
-    """Tell the user something that he has to know."""
+    """Tell the user something important."""
     import logging  # as few programs as possible pay for it
 
     logging.getLogger("adarray").warning("adarray: %s", text)
@@ -48,7 +48,7 @@ def detail(make: Callable[[], str]) -> None:
 
 
 class Progress:
-    """What is being done just now, and how to end it.
+    """The work in progress, and how to stop it.
 
     Attributes
     ----------
@@ -76,14 +76,14 @@ PROGRESS: ContextVar[Progress | None] = ContextVar("adarray_progress", default=N
 
 
 def doing(text: str) -> None:
-    """Note what is being done, for a line that is told if it takes long."""
+    """Note the work in progress, for the message if it takes long."""
     progress = PROGRESS.get()
     if progress is not None:
         progress.text = text
 
 
 class SlowNotice:
-    """Tells one line if what runs in its block takes long; a context manager.
+    """A context manager that tells one line if its block takes long.
 
     Parameters
     ----------

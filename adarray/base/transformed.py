@@ -73,7 +73,7 @@ class Transformed:
 
 
 def global_name(x: object) -> str | None:
-    """Return the name by which an object is found in its module, as a decorated function is.
+    """Return the name under which an object is found in its module, None if it is not.
 
     Such objects are pickled by their names, as plain functions are.
     """

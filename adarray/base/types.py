@@ -1,4 +1,4 @@
-"""Names of types that many modules speak of."""
+"""Types that many modules use in annotations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class ArrayValue(Protocol):
-    """What computes as an array: an ndarray, a NumPy scalar, or what passes for one.
+    """A value that computes as an array: an ndarray, a NumPy scalar, or a stand-in for one.
 
     Values on a device pass for one, those of a batch, and those that `adarray.jit` records. A
     Python number takes part as a value, too, but has neither shape nor dtype: where one may be,

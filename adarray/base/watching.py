@@ -1,4 +1,4 @@
-"""Whether code looks at values: a watch that traced values set off when they become plain ones."""
+"""Watching for host reads: a traced value that becomes a plain one triggers the watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WATCHES: list[ReadWatch] = []
 
 
 class ReadWatch:
-    """Says whether a value was looked at.
+    """Says whether a value was read.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class ReadWatch:
 
 
 def looked() -> None:
-    """Set off the watches of this thread."""
+    """Trigger the watches of this thread."""
     me = threading.get_ident()
     for watch in WATCHES:
         if watch.thread == me:
@@ -36,7 +36,7 @@ def looked() -> None:
 
 @contextmanager
 def watched() -> Iterator[ReadWatch]:
-    """Watch whether values are looked at: compared, rounded, or taken as Python numbers."""
+    """Watch whether values are read: compared, rounded, or converted to Python numbers."""
     watch = ReadWatch()
     WATCHES.append(watch)
     try:

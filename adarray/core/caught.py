@@ -1,9 +1,9 @@
 """Errors of Python itself that code catches because a value is traced.
 
-``decimal.Decimal(x)``, ``memoryview(x)`` or a parser that reads the text of a traced value look
-at types and characters, and ask nobody. They raise where a plain run goes on. Code that a
-transform reaches shows the errors that it catches (see `adarray.core.loads`); those that a plain
-run would not have met are refusals.
+``decimal.Decimal(x)``, ``memoryview(x)`` or a parser of the text of a traced value inspect types
+and characters themselves, and raise where a plain run goes on. Code that a transform reaches
+reports the errors that it catches (see `adarray.core.loads`); those that a plain run would not
+have raised are refusals.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Shown:
 
 
 def note(error: BaseException | None, by: str = "") -> None:
-    """Put down an error that code is about to catch, if it is a refusal.
+    """Note an error that code is about to catch, if it is a refusal.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def note(error: BaseException | None, by: str = "") -> None:
 
 
 def _of_tracing(error: BaseException, frame: types.FrameType, at: int, by: str) -> bool:
-    """Whether an error comes of a traced value, or of text that shows one."""
+    """Whether an error is caused by a traced value, or by text that shows one."""
     space = frame.f_globals
     package = package_of(space.get("__name__"))
     text = str(error)

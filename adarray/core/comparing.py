@@ -1,8 +1,8 @@
 """Where code compares objects by their identity, or asks which of them share memory.
 
-What a transform passes on stands for an array of the caller and is another object. Code that
-compares it with an array that it captured would get another answer, and nothing can be put in
-the way of ``is``; but which names it is written with can be read off the bytecode.
+A transform passes objects of its own that stand for the caller's arrays. Code that compares one
+with a captured array would get another answer. ``is`` cannot be intercepted, but the bytecode shows
+which names it compares.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def comparing(code: types.CodeType) -> Comparing:
 def compared(f: types.FunctionType, others: Iterable[object]) -> Comparing:
     """Return what a function compares, itself or by one of `others` that it may call.
 
-    What `f` captured, it may pass to these.
+    It may pass to these what it captured.
     """
     what = comparing(f.__code__)
     if what.locals:
@@ -121,7 +121,7 @@ _truths: IdentityCache[int] = IdentityCache()
 
 
 def truths_in(code: types.CodeType) -> int:
-    """Return what code, as the user wrote it, and functions made in it do with truth values."""
+    """Return how the user's code, with functions defined in it, uses truth values."""
     truths: int | None = _truths.get(code)
     if truths is not None:
         return truths
@@ -207,7 +207,7 @@ def _steps(code: types.CodeType) -> list[tuple[str, str]]:
 
 
 def _computed(code: types.CodeType, steps: list[tuple[str, str]]) -> frozenset[str]:
-    """Return the local names that are only ever bound to what calls and operators return."""
+    """Return the local names that are only bound to results of calls and operators."""
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & _MORE_ARGUMENTS) + bool(code.co_flags & _MORE_KEYWORDS)
     computed: set[str] = set()

@@ -1,6 +1,6 @@
 """Applying an operation: compute the value, record what its rules need.
 
-`unary` and `binary` are the short ways for pointwise operations; everything else
+`unary` and `binary` are the fast paths of pointwise operations; everything else
 goes through `apply`. Forward mode is here too, since tangents are computed with
 the operation and never stored.
 """
@@ -231,7 +231,7 @@ def compute(op: Op, values: Operands, params: Params, mode: Mode | None) -> Any:
 
 
 def stands_for_many(values: Iterable[Any]) -> Batching | None:
-    """Return what computes on values of which one stands for many, None if none does."""
+    """Return the `Batching` of the first batched value, None if there is none."""
     for v in values:
         kind = type(v)
         if kind in BATCHED:
@@ -401,7 +401,7 @@ def replay(value: Any, steps: Steps) -> Any:
 
 
 def sync(view: Handle) -> None:
-    """Read a view again if its base was written since, or a copy that others hold of one."""
+    """Update a view if its base, or a copy of it that others hold, was written since."""
     x = view._x
     assert x is not None
     if x.base is None:  # no view: others hold a copy of it

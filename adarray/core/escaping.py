@@ -1,10 +1,10 @@
-"""Python numbers that code keeps beyond a transform: they become numbers of Python's own.
+"""Python numbers that outlive a transform become plain Python numbers again.
 
-``history.append(float(loss))`` keeps an ADArray in the place of a float. It computes as one, and
-`json`, `statistics` and other code that asks for the class does not take it. So what ``float(x)``
-and ``x.item()`` returned, and is still there when the outermost trace has ended, is looked for
-where the function can keep it: lists, dictionaries, attributes, closures and globals that its code
-leads to.
+``history.append(float(loss))`` keeps an ADArray in the place of a float. It computes as a float,
+but `json`, `statistics` and other code that checks the class reject it. So when the outermost
+trace has ended, results of ``float(x)`` and ``x.item()`` that are still alive are searched for
+where the function can store them: in lists, dictionaries, attributes, closures and globals that
+its code leads to.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _numbers: dict[int, tuple[object, list[weakref.ref[Handle]]]] = {}
 
 
 def begin(f: object) -> None:
-    """Note that a transform runs a function, if no other one is around it."""
+    """Note the function that the outermost transform runs."""
     level = LEVEL.get()
     if OPEN.get(level) == 0 and level not in _numbers:
         _numbers[level] = f, []
 
 
 def note_number(x: T) -> T:
-    """Note a traced Python number that code was given, and return it."""
+    """Note a traced Python number that code receives, and return it."""
     level = LEVEL.get()
     while OPEN.get(level):
         level = OPEN[level]
@@ -44,7 +44,7 @@ def note_number(x: T) -> T:
 
 
 def settle(level: int) -> None:
-    """Put plain numbers in the places of those that are left of a trace."""
+    """Replace the numbers that outlive a trace by plain ones."""
     noted = _numbers.pop(level, None)
     if noted is None or not noted[1]:
         return
@@ -54,14 +54,14 @@ def settle(level: int) -> None:
 
 
 def _is_settled(x: Handle) -> bool:
-    """Whether no open trace sees a value, and no recording."""
+    """Whether no open trace and no recording sees a value."""
     if isinstance(x._v, Symbolic):
         return False
     return (x._node is None and not (x._x is not None and x._x.tangents)) or is_over(x)
 
 
 def _is_left(x: Any) -> TypeGuard[Handle]:
-    """Whether a value stands for a Python number, and is followed no more."""
+    """Whether a value stands for a Python number and is no longer traced."""
     return (
         issubclass(type(x), Handle)
         and x._x is not None
@@ -76,7 +76,7 @@ def _plain(x: Handle) -> object:
 
 
 def _settle_in(x: object) -> None:
-    """Put plain numbers into one object."""
+    """Replace the numbers in one object."""
     if isinstance(x, list):
         for i in range(list.__len__(x)):
             if _is_left(item := list.__getitem__(x, i)):

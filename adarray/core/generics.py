@@ -1,7 +1,7 @@
 """``isinstance(x, typing.Sequence)``, ``isinstance(x, typing.Union[float, list])``.
 
-Both are asked in Python, by ``type(x)``: that is the class of an ADArray, where user code asks for
-the class of the plain value.
+`typing` answers both in Python, by ``type(x)``. That would be the class of the ADArray, where user
+code asks for that of the plain value.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _new_guards: ContextVar[list[weakref.ref[WriteGuard]] | None] = ContextVar(
 
 
 def watch() -> Token[list[weakref.ref[WriteGuard]] | None]:
-    """Start to note the guards that are made in this context."""
+    """Start to collect the guards made in this context."""
     return _new_guards.set([])
 
 
@@ -103,7 +103,7 @@ def keep_plain(
 
 
 def _is_temporary(value: np.ndarray, code: FrameType | None) -> bool:
-    """Whether nobody but an operator of the running `code`, which has one reference, knows it."""
+    """Whether the only reference is that of an operator in the running `code`."""
     if not _COUNTED or code is None or code.f_code.co_code[code.f_lasti] != _OPERATOR:
         return False
     owner = value
@@ -115,7 +115,7 @@ def _is_temporary(value: np.ndarray, code: FrameType | None) -> bool:
 
 
 def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
-    """Return an array that holds what `value` holds now, and the seal that tells if it does."""
+    """Return an array with the present contents of `value`, and the seal that tells of changes."""
     if value.dtype.hasobject:
         return value.copy("K"), None
     if value.flags.forc:

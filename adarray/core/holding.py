@@ -1,4 +1,4 @@
-"""What functions, classes, objects and tables hold: captured values, and what may be called."""
+"""What functions, classes, objects and containers hold: captured values and callables."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def captured_last(f: types.FunctionType) -> list[object]:
 
 
 def items_of(x: Any) -> Iterator[object]:
-    """Yield what a list or table holds; of a long one, what may be called and objects."""
+    """Yield the items of a container; of a long one, only callables and objects."""
     if isinstance(x, collections.ChainMap):
         x = x.maps
     if isinstance(x, dict) and "__builtins__" in x:

@@ -1,7 +1,7 @@
-"""Memory of ADArrays that others are given: C code, other packages, ``np.asarray(x)``.
+"""Lending the memory of ADArrays to C code, other packages and ``np.asarray(x)``.
 
-What others hold they may write into, and nobody sees it. As in NumPy, they get the memory
-itself, of an array that is not traced: each sees what the other writes. While somebody holds
+Others may write into memory that they hold, unseen. As in NumPy, they get the memory itself, if
+the array is not traced: each side sees what the other writes. While somebody holds
 it, the ADArray is *lent*, and is treated as one that stands for a user's memory: nodes save
 copies of it or guard it, it is written in place, and traced values, which would be missing
 there, are refused. A buffer that a node has saved is never lent: the ADArray moves to a copy

@@ -1,4 +1,4 @@
-"""What client code calls by the name of a class or builtin, while it is transformed.
+"""What names of classes and builtins mean to client code while it is transformed.
 
 ``float(x)`` would drop the derivative of a traced `x`; ``type(x)`` would say ADArray and
 ``hasattr(x, "numpy")`` yes where the plain run sees an array or a number. Functions that
@@ -164,7 +164,7 @@ def add_classes(inside: Callable[[object, str], Function | None]) -> None:
 
 
 def generation() -> object:
-    """Return what changes when more classes are known."""
+    """Return an object that is replaced whenever more classes are known."""
     return _inside.call
 
 
@@ -292,7 +292,7 @@ def method_load_of(name: str, package: str) -> MethodLoad:
 
 
 def standing_for(value: object, how: str) -> Any:
-    """Return what `value` is to intercepted code that uses it so; None if it stays."""
+    """Return the replacement of `value` in intercepted code that uses it so; None for none."""
     if value is builtins:
         return _BUILTINS if how == "attribute" else None
     if value is map or id(value) in NameLoad.questions:

@@ -1,8 +1,8 @@
-"""Copies on the host that others hold of ADArrays whose values are on a device.
+"""Host copies of ADArrays on a device, held by other code.
 
-In NumPy they would be given the memory itself. So what is written into the array shows in the
-copy as long as it is held, and what others write into that is written on the device as soon as the
-array is looked at again. The copy is not read-only: f2py's functions would write into another one.
+NumPy would hand out the memory itself. So writes into the array show in the copy for as long as
+it is held, and writes into the copy reach the device as soon as the array is read again. The copy
+is not read-only: f2py's functions would write into another one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Mirror:
         self.fill(root)
 
     def lend(self) -> np.ndarray:
-        """Return the copy, as an array that tells how long it is held."""
+        """Return the copy, as an array whose lifetime is known."""
         loan = self._loan() if self._loan is not None else None
         if loan is None:
             loan = Loan(self.memory)
@@ -45,11 +45,11 @@ class Mirror:
         return np.asarray(loan)
 
     def is_lent(self) -> bool:
-        """Whether others hold it still."""
+        """Whether others still hold it."""
         return self._loan is not None and self._loan() is not None
 
     def fill(self, root: Handle) -> None:
-        """Take over what the device holds."""
+        """Copy the values from the device."""
         self.memory[...] = host(root._v)
         self._device = self.memory.tobytes()
 

@@ -1,4 +1,4 @@
-"""Whether a function can do without interception: NumPy's protocols show all that it does.
+"""Whether a function needs interception, or NumPy's protocols show all that it does.
 
 Code that only calls functions which NumPy dispatches, with arrays and numbers, computes the
 same in `adarray.intercept` as outside of it, where it costs nothing. That is read off its
@@ -93,7 +93,7 @@ def needs_interception(f: types.FunctionType, code: types.CodeType) -> bool:
 
 
 def dispatches(f: object) -> bool:
-    """Whether a callable is no code of users: NumPy's that dispatches, or adarray's."""
+    """Whether a callable is adarray's, or a dispatching function of NumPy."""
     kind = type(f)
     return (
         kind is np.ufunc
@@ -103,14 +103,14 @@ def dispatches(f: object) -> bool:
 
 
 class _Bindings:
-    """What the names in a function stand for."""
+    """What the names in a function are bound to."""
 
     def __init__(self, f: types.FunctionType, code: types.CodeType) -> None:
         self._globals = f.__globals__
         self._cells = dict(zip(code.co_freevars, f.__closure__ or (), strict=False))
 
     def value(self, name: str, is_cell: bool) -> object:
-        """Return what a name stands for; `_UNKNOWN`, if it does for nothing yet."""
+        """Return what a name is bound to, `_UNKNOWN` if it is unbound."""
         if is_cell:
             try:
                 return self._cells[name].cell_contents

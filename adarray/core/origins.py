@@ -1,8 +1,8 @@
-"""Where the arrays lie in memory that a transform was given.
+"""Where a transform's inputs lie in the caller's memory.
 
-What stands for them in the function lies elsewhere, and a write into it makes it lie elsewhere
-again. Code that asks which arrays share memory, or what an array is a view of, is answered by the
-arrays of the caller.
+Their stand-ins in the function lie elsewhere, and move again when they are written. Code that asks
+which arrays share memory, or what an array is a view of, gets the answer for the arrays of the
+caller.
 """
 
 from __future__ import annotations

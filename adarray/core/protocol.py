@@ -1,4 +1,4 @@
-"""NumPy's two dispatch protocols, beyond the short way in `ADArray`.
+"""NumPy's two dispatch protocols, beyond the fast path in `ADArray`.
 
 Every function ends in one of four places: an `Op`, a composite (a body in Python
 over other functions), a function whose result is constant, or an error that names
@@ -119,7 +119,7 @@ def _stretch(r: Any, shape: Shape) -> object:
 def _untraced(
     ufunc: np.ufunc, method: str, inputs: Operands, kwargs: Params, targets: Operands
 ) -> object:
-    """Let NumPy compute on plain values; plain ``out=`` are its own business."""
+    """Let NumPy compute on plain values; it writes plain ``out=`` itself."""
     if any(t is not None for t in targets):
         kwargs["out"] = tuple(
             np.copy(sync_if_view(t)._v)[...] if isinstance(t, Handle) else t for t in targets
@@ -349,7 +349,7 @@ def check_params(op: Op, params: Params) -> None:
 
 
 def _apart(x: object) -> object:
-    """Return an argument as it is now: arrays and lists in it copied, ADArrays plain."""
+    """Return a snapshot of an argument: arrays and lists in it copied, ADArrays plain."""
     if isinstance(x, Handle):
         x = plain(x)
     if type(x) is not np.ndarray and isinstance(x, Symbolic):
@@ -424,7 +424,7 @@ def traced(x: object) -> bool:
 
 
 def followed(x: object) -> bool:
-    """Whether something is lost if `x` becomes plain: a derivative, or a recording of `jit`."""
+    """Whether `x` carries a derivative or is recorded by `jit`: what a plain value would lose."""
     if isinstance(x, Handle):
         return traced(x) or isinstance(x._v, Symbolic)
     if isinstance(x, (list, tuple)):

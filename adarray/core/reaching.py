@@ -63,7 +63,7 @@ _twins: IdentityCache[tuple[weakref.ref[types.CodeType], int, Reached]] = Identi
 
 
 class Reached:
-    """What one look at everything that a function may call has shown.
+    """What an analysis of everything that a function may call has shown.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _holds_numbers(items: list[object]) -> bool:
 
 
 def _like_another(f: types.FunctionType) -> Reached | None:
-    """Make a function what one of the same code and globals was made, as in a loop."""
+    """Reuse the result for another function of the same code and globals, as made in a loop."""
     twin = _twins.get(f.__code__)
     if twin is None or twin[1] != id(f.__globals__) or not twin[2].holds(f):
         return None
@@ -215,7 +215,7 @@ def _nothing() -> None:
 
 
 class _StrongReference:
-    """Answers as a weak reference does, for functions of NumPy, which have none."""
+    """A strong reference, called like a weak one; for NumPy's functions, which allow none."""
 
     __slots__ = ("_of",)
 
@@ -227,7 +227,7 @@ class _StrongReference:
 
 
 class _Walk:
-    """One look at everything that a function reaches; see `Reached`."""
+    """The analysis of everything that a function reaches; see `Reached`."""
 
     def __init__(self) -> None:
         self._bindings: list[Bindings] = []

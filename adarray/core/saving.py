@@ -1,4 +1,4 @@
-"""What an operation keeps of its operands and its result, for its derivative rules to read.
+"""Saving operands and results of an operation for its derivative rules.
 
 References
 ----------
@@ -22,10 +22,10 @@ from adarray.core.trace import Handle, is_borrowed, save
 
 
 class OfMembers:
-    """What a call has kept for its rule in an object of its own, which members of batches share."""
+    """Values saved in an object of their own, shared by all members of a batch."""
 
     def of_member(self, of: Callable[[Any], Any]) -> Any:
-        """Return what one member of a batch has kept: `of` takes its part of a leaf."""
+        """Return one member's part of the saved values: `of` selects it from a leaf."""
         raise NotImplementedError
 
 

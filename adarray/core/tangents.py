@@ -1,4 +1,4 @@
-"""Tangents of forward mode: kept beside a value, one for each level, and never in the graph.
+"""Tangents of forward mode: stored beside a value, one per level, and never in the graph.
 
 References
 ----------
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class SeriesProtocol(Protocol):
-    """What pushes the coefficients of power series through operations."""
+    """Pushes the coefficients of power series through operations."""
 
     def strip(self, x: T) -> T:
         """Return an operand without its coefficients."""
@@ -77,7 +77,7 @@ def unrecorded(x: T, level: int) -> T:
 
 
 def save_tangents(node: Node, sources: Operands) -> None:
-    """Keep the tangents of what `node` saved: forward over reverse differentiates its rules."""
+    """Save the tangents of the values that `node` saved, for forward over reverse mode."""
     saved = list(node.saved)
     for j, (v, source) in enumerate(zip(node.saved, sources, strict=False)):
         if isinstance(v, tuple) and isinstance(source, tuple):  # several results
@@ -181,7 +181,7 @@ def strong_zero(g: Any, r: Any) -> Any:
             if value == value:
                 return r
         elif value.dtype.kind == "f":
-            # A sum is nan where an element is, and takes one pass.
+            # A sum is nan where an element is, and reads each element once.
             if value.size < _SMALL and value.flags.forc:
                 flat = value.ravel("K")
                 total = np.dot(flat, flat)  # which takes no notice of overflow

@@ -1,4 +1,4 @@
-"""Text made of traced and recorded values: shown it does no harm, read back it would lose them."""
+"""Text made from traced values: harmless when shown, but parsing it would lose the derivative."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ROUNDED = 8  # digits up to which a number in text is rounded, and not itself
 class TracedText(Shown, str):
     """Text that shows a traced value, and refuses to be a number again.
 
-    C code reads its characters, which are none of a number; it equals the text that it stands for.
+    Its characters, which C code reads, are not a number; it equals the text that it stands for.
     """
 
     def __new__(cls, text: str, x: object, shown: str = "traced({})") -> TracedText:

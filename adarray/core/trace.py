@@ -1,4 +1,4 @@
-"""Handles, and what recording needs of them: saving, views, levels, the collector.
+"""Handles, and what recording needs: saving, views, levels, garbage collection.
 
 `Handle` is the state of an `ADArray`; the behaviour that users see is added in
 `adarray.array`. A handle is mutable, its node is not: an in-place update moves the
@@ -227,7 +227,7 @@ def alive(handle: Handle, level: int, closed: bool = False) -> bool:
 def is_over(handle: Handle) -> bool:
     """Whether all traces that saw a (synchronised) traced handle have ended.
 
-    An attribute or a list of the user has kept it. It is a plain value from now on.
+    An attribute or a list of the user may still hold it. From now on it is a plain value.
     """
     node, x = handle._node, handle._x
     if node is not None:
@@ -258,7 +258,7 @@ def snapshot(handle: Handle) -> Handle:
 
 
 def placed(x: T) -> T:
-    """Return a plain value where the current backend computes."""
+    """Return a plain value, moved to where the current backend computes."""
     mode = MODE.get()
     return x if mode is None or mode.place is None else mode.place(x)
 

@@ -1,4 +1,4 @@
-"""Results that lie in the memory of an operand: views of it, which follow what is written there."""
+"""Views: results that share memory with an operand, and follow writes into it."""
 
 from __future__ import annotations
 
