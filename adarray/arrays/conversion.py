@@ -26,7 +26,7 @@ from adarray.arrays.questions import is_array, of_some
 from adarray.base.aval import ARRAYS, Symbolic
 from adarray.base.redirecting import original_of
 from adarray.base.scope import SCOPE, STORES, client_of, package_of
-from adarray.base.watching import WATCHES, looked
+from adarray.base.watching import WATCHES, note_read
 from adarray.core.escaping import note_number
 from adarray.core.inplace import sync_if_view
 from adarray.core.lending import lend
@@ -261,7 +261,7 @@ class Conversions(_State):
         if SCOPE.get() is None:
             self._must_be_constant("int", "use np functions in place of int()")
         if WATCHES and traced(self):
-            looked()
+            note_read()
         sync_if_view(self)  # in foreign code: piecewise constant, as np.trunc
         return int(self._v)
 
@@ -280,7 +280,7 @@ class Conversions(_State):
 
     def __bool__(self) -> bool:
         if WATCHES and traced(self):
-            looked()
+            note_read()
         return bool(sync_if_view(self)._v)
 
     # Whole numbers are constant between jumps, as the results of np.floor are.
@@ -299,17 +299,17 @@ class Conversions(_State):
 
     def __floor__(self) -> int:
         if WATCHES and traced(self):
-            looked()
+            note_read()
         return math.floor(float(sync_if_view(self)._v))
 
     def __ceil__(self) -> int:
         if WATCHES and traced(self):
-            looked()
+            note_read()
         return math.ceil(float(sync_if_view(self)._v))
 
     def __trunc__(self) -> int:
         if WATCHES and traced(self):
-            looked()
+            note_read()
         return math.trunc(float(sync_if_view(self)._v))
 
     @of_some()

@@ -345,7 +345,7 @@ class TracingEngine(Protocol):
     def zeros(self, beside: object, shape: Shape, dtype: object) -> Any:
         """Return zeros on the device of `beside`; the recorder knows their contents."""
 
-    def look(self, kind: str, x: Any, outcome: object) -> Any:
+    def guard(self, kind: str, x: Any, outcome: object) -> Any:
         """Record a guard: Python read a value. Return that value."""
 
     def check(self, function: Function, args: object, kwargs: object) -> None:

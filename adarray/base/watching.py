@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Those that are set, with the threads that set them. What makes a value plain looks whether there
-# is one at all, which costs nothing to speak of, and only then calls `looked`.
+# is one at all, which costs nothing to speak of, and only then calls `note_read`.
 WATCHES: list[ReadWatch] = []
 
 
@@ -26,7 +26,7 @@ class ReadWatch:
         self.thread = threading.get_ident()
 
 
-def looked() -> None:
+def note_read() -> None:
     """Trigger the watches of this thread."""
     me = threading.get_ident()
     for watch in WATCHES:

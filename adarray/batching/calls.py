@@ -147,7 +147,7 @@ def _at(function: np.ufunc, a: Any, index: Any, *values: Any) -> None:
     batch = innermost((a, index, *values))
     assert batch is not None
     if type(a) is not Batched or a.batch is not batch:
-        function.at(a, *_looked((index, *values)))  # into memory of others: one by one
+        function.at(a, *_read((index, *values)))  # into memory of others: one by one
         return
     at = batched_index(index, a.shape, batch)
     region = region_of(index, a.shape)
@@ -280,7 +280,7 @@ def _computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 _INSIDE.reset(token)
     decides = DYNAMIC.get(func)
     if decides is not None and innermost(decides(args, kwargs)) is not None:  # the same for all
-        return func(*_looked(args), **_looked(kwargs))
+        return func(*_read(args), **_read(kwargs))
     call = BatchCall(batch, func, args, kwargs, func.__name__)
     return wrapped(call, members(call))
 
@@ -318,14 +318,14 @@ def _handles(x: Any) -> Any:
     return {k: _handles(v) for k, v in x.items()} if kind is dict else x
 
 
-def _looked(x: Any) -> Any:
+def _read(x: Any) -> Any:
     """Return `x` with the values that all members have in place of those of members."""
     kind = type(x)
     if kind is Batched:
-        return x.look()
+        return x.read()
     if kind is tuple or kind is list:
-        return kind(map(_looked, x))
-    return {k: _looked(v) for k, v in x.items()} if kind is dict else x
+        return kind(map(_read, x))
+    return {k: _read(v) for k, v in x.items()} if kind is dict else x
 
 
 def _like(x: Any) -> Any:

@@ -66,7 +66,7 @@ def settled(parts: tuple[Any, ...], batch: Batch) -> tuple[Any, ...]:
 
 def same_mask(i: Any) -> Any:
     """Return a part of an index; a mask that all members have, where it is one of them."""
-    return i.look() if type(i) is Batched and i.dtype.kind == "b" else i
+    return i.read() if type(i) is Batched and i.dtype.kind == "b" else i
 
 
 def batched_index(index: Any, shape: tuple[int, ...], batch: Batch) -> BatchIndex:

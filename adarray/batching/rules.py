@@ -288,7 +288,7 @@ def _stack(call: BatchCall, results: list[Any], empty: bool = False) -> Any:
     if len(shapes) > 1:
         for v in (*call.values, *call.params.values()):
             if call.has(v):
-                v.look()  # which splits the batch
+                v.read()  # which splits the batch
         raise ShapeError(
             f"{call.name}: the results of the members of a batch have shapes {sorted(shapes)}; "
             "they must be equal"

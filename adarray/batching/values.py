@@ -225,9 +225,9 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
 
-    # -- looks of Python at the value ----------------------------------------------------
+    # -- Python reads the value -----------------------------------------------------------
 
-    def look(self) -> Any:
+    def read(self) -> Any:
         """Return the concrete value that all members have; where they differ, split the batch.
 
         Raises
@@ -243,7 +243,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
             x = x.raw
         if not all(b.open or b.walks for b in batches):
             raise TraceError(
-                "vmap: the values of the members of a batch are looked at outside of the "
+                "vmap: the values of the members of a batch are read outside of the "
                 "function that computed them; return what is needed from the function"
             )
         values = concrete_of(x)
@@ -255,35 +255,35 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         return first.item() if self.weak else first[()] if self.scalar else first
 
     def __bool__(self) -> bool:
-        return bool(self.look())
+        return bool(self.read())
 
     def __index__(self) -> int:
-        return operator.index(self.look()[()] if not self.weak else self.look())
+        return operator.index(self.read()[()] if not self.weak else self.read())
 
     def __int__(self) -> int:
-        return int(self.look())
+        return int(self.read())
 
     def __float__(self) -> float:
-        return float(self.look())
+        return float(self.read())
 
     def __complex__(self) -> complex:
-        return complex(self.look())
+        return complex(self.read())
 
     def __trunc__(self) -> int:
-        return int(self.look())
+        return int(self.read())
 
     def __hash__(self) -> int:
         if not self.scalar:
             raise TypeError("unhashable type: 'numpy.ndarray'")
-        return hash(self.look())
+        return hash(self.read())
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return np.array(self.look(), dtype)
+        return np.array(self.read(), dtype)
 
     def item(self) -> Any:
         """Return the one element as a Python number, of every member."""
         if self.dtype.kind not in "fc":
-            return np.asarray(self.look()).item()
+            return np.asarray(self.read()).item()
         raw = self.raw.reshape(self.batch.size)
         raw = raw.astype(np.complex128 if self.dtype.kind == "c" else np.float64)
         return handle_of(Batched(raw, self.batch, True, True))
@@ -305,7 +305,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
         return str(self.shown())
 
     def __format__(self, spec: str) -> str:
-        return format(self.shown() if not spec else self.look(), spec)
+        return format(self.shown() if not spec else self.read(), spec)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TraceError(

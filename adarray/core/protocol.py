@@ -28,7 +28,7 @@ from adarray.base.op import (
 )
 from adarray.base.runtime import MODE, WATCHED
 from adarray.base.types import Casting, DType, Function, Operands, Params, Shape
-from adarray.base.watching import WATCHES, looked
+from adarray.base.watching import WATCHES, note_read
 from adarray.core.dispatch import apply, stands_for_many
 from adarray.core.inplace import assign, check_cast, setitem, sync_if_view
 from adarray.core.rebind import INTO_PLAIN, rebind_plain
@@ -438,7 +438,7 @@ def plain(x: object) -> Any:
     """Return `x` with the ADArrays in it replaced by their plain values (not copied)."""
     if isinstance(x, Handle):
         if WATCHES and traced(x):
-            looked()
+            note_read()
         return sync_if_view(x)._v
     if isinstance(x, tuple):
         return type(x)(*map(plain, x)) if hasattr(x, "_fields") else tuple(map(plain, x))

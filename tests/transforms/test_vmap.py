@@ -190,7 +190,7 @@ def test_values_of_members_are_not_for_others() -> None:
     adarray.vmap(f)(X)
     with pytest.raises(adarray.TraceError, match="add: an operand is the array of one member"):
         np.add(kept[0], 1.0)
-    with pytest.raises(adarray.TraceError, match="looked at outside of the function"):
+    with pytest.raises(adarray.TraceError, match="read outside of the function"):
         np.array(kept[0])
     with pytest.raises(adarray.TraceError, match="array of one member"):
         adarray.grad(lambda w: np.sum(w * kept[0]))(W)

@@ -76,7 +76,7 @@ class Recorder(BaseEngine):
         self._library = engine.device if engine is not None else None
         self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
         self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
-        self._looks: dict[tuple[str, int], Any] = {}
+        self._guarded: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._errors = np.geterr()
         self.about = "a function"  # what is recorded, in words
@@ -552,11 +552,11 @@ class Recorder(BaseEngine):
         made: Traced = self._recorded(WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh)
         return made
 
-    def look(self, kind: str, x: Traced, outcome: Any) -> Any:
+    def guard(self, kind: str, x: Traced, outcome: Any) -> Any:
         """Record that Python saw the value, and return it."""
         key = (kind, id(x.symbol))
-        if key not in self._looks:
-            self._looks[key] = outcome
+        if key not in self._guarded:
+            self._guarded[key] = outcome
             self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
         return outcome
 

@@ -175,10 +175,10 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     # -- looks of Python at the value ----------------------------------------------------
 
     def __bool__(self) -> bool:
-        return bool(self.recorder.look("bool", self, bool(self.value)))
+        return bool(self.recorder.guard("bool", self, bool(self.value)))
 
     def __index__(self) -> int:
-        return int(self.recorder.look("index", self, operator.index(self.array[()])))
+        return int(self.recorder.guard("index", self, operator.index(self.array[()])))
 
     def __int__(self) -> int:
         if self.dtype.kind == "b":
@@ -186,7 +186,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         if self.dtype.kind in "biu":
             return self.__index__()
         whole = self.recorder.function(np.trunc, (self,), {})
-        return int(self.recorder.look("float", whole, float(whole.value)))
+        return int(self.recorder.guard("float", whole, float(whole.value)))
 
     def __trunc__(self) -> int:
         return self.__int__()
@@ -198,16 +198,16 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
                 "jit: a value was written into a plain ndarray, where it cannot be followed; make "
                 "the array with a NumPy function in the jitted function, or pass it as an argument"
             )
-        return float(self.recorder.look("float", self, float(self.value)))
+        return float(self.recorder.guard("float", self, float(self.value)))
 
     def __complex__(self) -> complex:
-        return complex(self.recorder.look("complex", self, complex(self.value)))
+        return complex(self.recorder.guard("complex", self, complex(self.value)))
 
     def __hash__(self) -> int:
         if isinstance(self.value, np.ndarray):
             raise TypeError("unhashable type: 'numpy.ndarray'")
         kind = "index" if self.dtype.kind in "biu" else "float"
-        return hash(self.recorder.look(kind, self, self.value))
+        return hash(self.recorder.guard(kind, self, self.value))
 
     def item(self) -> Any:
         """Return the one element as a Python number, which is traced as well."""
