@@ -24,8 +24,8 @@ from adarray.intercepting.inside import (
     adopt,
     inside_class,
     inside_function,
-    joined,
     random_function,
+    stacked,
 )
 from adarray.intercepting.mathematics import NUMBERS, math_table
 from adarray.intercepting.memory import Memory, is_cached
@@ -91,11 +91,11 @@ def _drop_in(module: str) -> types.ModuleType | None:
 @functools.cache
 def _scipy_function(module: str, name: str) -> Callable[..., Any] | None:
     """Return the drop-in of a SciPy function; None if there is none."""
-    found = _drop_in(module)
-    if found is None or name not in getattr(found, "__all__", vars(found)):
+    drop_in = _drop_in(module)
+    if drop_in is None or name not in getattr(drop_in, "__all__", vars(drop_in)):
         return None
-    made = getattr(found, name)
-    return made if made is not getattr(sys.modules.get(module), name, None) else None
+    function = getattr(drop_in, name)
+    return function if function is not getattr(sys.modules.get(module), name, None) else None
 
 
 class Binder:
@@ -103,19 +103,19 @@ class Binder:
 
     def __init__(self, package: str) -> None:
         self.package = package
-        self.made: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
+        self.stand_ins: dict[int, tuple[Any, Any]] = {}  # id -> (original, stand-in)
 
     def of(self, value: Any, plain_use: bool = True) -> Any:
         """Return the stand-in for `value`; None if it stays as it is."""
-        found = self.made.get(id(value))
-        if found is None or found[0] is not value:
+        entry = self.stand_ins.get(id(value))
+        if entry is None or entry[0] is not value:
             stand_in = self._make(value)
             if stand_in is None:
                 return None
-            found = self.made[id(value)] = value, stand_in
+            entry = self.stand_ins[id(value)] = value, stand_in
         if plain_use and issubclass(type(value), type):
             return None  # a class bound to a name stays: see adarray.core.loads for its calls
-        return found[1]
+        return entry[1]
 
     def _make(self, value: Any) -> Any:
         # By type(value): the attributes of somebody's proxy or lazy module are left alone.
@@ -151,8 +151,8 @@ class Binder:
     def _of_others(self, value: Any, kind: type) -> Any:
         """Return the stand-in of a SciPy function or distribution that has a drop-in."""
         if kind is types.BuiltinFunctionType:
-            found = _of_bottleneck(value)
-            return None if found is None else self._stand_in(*found)
+            pair = _of_bottleneck(value)
+            return None if pair is None else self._stand_in(*pair)
         entry = _of_scipy(value, kind)
         return None if entry is None else self._stand_in(*entry)
 
@@ -161,14 +161,14 @@ class Binder:
         if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
             if type(value) is np.ufunc:
                 return self.of(value, plain_use=False) or value
-            found = _scipy_function(module.__name__, name)
-            if found is None:
+            drop_in = _scipy_function(module.__name__, name)
+            if drop_in is None:
                 return value
             if isinstance(value, type):
-                return Called(found, Holder(found, value))
-            return self._stand_in(value, found, f"{module.__name__}:{name}")
-        made = self.of(value, plain_use=False)
-        return value if made is None else made
+                return Called(drop_in, Holder(drop_in, value))
+            return self._stand_in(value, drop_in, f"{module.__name__}:{name}")
+        inside = self.of(value, plain_use=False)
+        return value if inside is None else inside
 
 
 @functools.cache
@@ -178,10 +178,10 @@ def _class_called(cls: Any) -> Any:
         return adarray_vectorize()
     if cls in NUMBERS:
         return NUMBERS[cls]
-    made = over(cls) if cls in POLYNOMIALS else inside_class(cls) or _drop_in_class(cls)
-    if isinstance(made, type):
-        STANDS_FOR[made] = cls
-    return made
+    inside = over(cls) if cls in POLYNOMIALS else inside_class(cls) or _drop_in_class(cls)
+    if isinstance(inside, type):
+        STANDS_FOR[inside] = cls
+    return inside
 
 
 def class_inside(cls: Any, how: str) -> Any:
@@ -218,8 +218,8 @@ def _is_of_scipy(cls: type) -> bool:
 
 def _vectorized(value: Any) -> Any:
     """Return a vectorised function that takes traced arrays."""
-    kept = ("pyfunc", "otypes", "excluded", "cache", "signature")
-    return adarray_vectorize()(**{k: getattr(value, k) for k in kept})
+    names = ("pyfunc", "otypes", "excluded", "cache", "signature")
+    return adarray_vectorize()(**{k: getattr(value, k) for k in names})
 
 
 def _is_intercepted_module(module: types.ModuleType) -> bool:
@@ -270,9 +270,9 @@ def _scipy_table(where: str) -> dict[int, tuple[Any, Any, str]]:
 def _drop_in_class(original: type) -> Any:
     """Return the drop-in of a class of SciPy; None if there is none."""
     for home in _scipy_homes(original.__dict__.get("__module__")):
-        found = _scipy_function(home, original.__name__)
-        if found is not None and found is not original:
-            return found
+        drop_in = _scipy_function(home, original.__name__)
+        if drop_in is not None and drop_in is not original:
+            return drop_in
     return None
 
 
@@ -292,7 +292,7 @@ def _of_scipy(value: Any, kind: type) -> tuple[Any, Any, str] | None:
         name = value.__name__
         if id(getattr(special, name, None)) != id(value):
             return None
-        return value, Inside(value, joined), f"scipy.special:{name}"
+        return value, Inside(value, stacked), f"scipy.special:{name}"
     for home in _scipy_homes(value.__module__ if kind is types.FunctionType else kind.__module__):
         entry = _scipy_table(home).get(id(value))
         if entry is not None and entry[0] is value:
@@ -305,8 +305,8 @@ _binders: dict[str, Binder] = {}
 
 def stand_in_of(f: Any) -> Any:
     """Return what client code that calls a function of a library gets; itself, if it stays."""
-    made = binder_of("__main__").of(f)
-    return f if made is None else made
+    stand_in = binder_of("__main__").of(f)
+    return f if stand_in is None else stand_in
 
 
 def binder_of(package: str) -> Binder:

@@ -27,7 +27,7 @@ from adarray.ops import buffers, creation
 from adarray.ops.borrow import borrowed
 
 
-def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
+def adopt(r: Any, args: tuple[Any, ...] = (), foreign: bool = False) -> Any:
     """Return the result `r` of a NumPy function with ADArrays in place of its arrays.
 
     Parameters
@@ -35,7 +35,7 @@ def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
     r : any
         Arrays, or tuples and lists of them. Arrays of other things than numbers,
         subclasses of ndarray and everything else stay as they are.
-    given : tuple
+    args : tuple
         Plain arrays whose memory a result may share: the ADArray then stands for
         that memory, and its owner's elements change with it.
     foreign : bool
@@ -47,15 +47,15 @@ def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
             return r
         if foreign or (r.dtype.kind in "biu" and not _records()):
             return enter(r)
-        if r.base is not None or any(r is g for g in given):
-            return enter(r) if _shares(r, given) else Handle.array_class(r)
+        if r.base is not None or any(r is g for g in args):
+            return enter(r) if _shares(r, args) else Handle.array_class(r)
         return Handle.array_class(r)
     if kind is tuple or kind is list:
-        return kind(adopt(x, given, foreign) for x in r)
+        return kind(adopt(x, args, foreign) for x in r)
     if kind is Handle.array_class:
         return constant_data(r)
     if isinstance(r, tuple) and hasattr(r, "_fields"):
-        parts = [adopt(x, given, foreign) for x in r]
+        parts = [adopt(x, args, foreign) for x in r]
         if all(a is b for a, b in zip(parts, r, strict=True)):
             return r
         try:
@@ -65,13 +65,13 @@ def adopt(r: Any, given: tuple[Any, ...] = (), foreign: bool = False) -> Any:
     return r
 
 
-def _shares(r: np.ndarray, given: tuple[Any, ...]) -> bool:
+def _shares(r: np.ndarray, args: tuple[Any, ...]) -> bool:
     owner: Any = r
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     if owner.base is not None:  # memory of a buffer, a file, a C library
         return True
-    return any(isinstance(g, np.ndarray) and np.may_share_memory(r, g) for g in given)
+    return any(isinstance(g, np.ndarray) and np.may_share_memory(r, g) for g in args)
 
 
 def enter(x: Any) -> Any:
@@ -102,22 +102,22 @@ class Entered:
         """Return `x` with ADArrays in place of plain arrays; itself if there are none."""
         kind = type(x)
         if kind is np.ndarray:
-            made = enter(x)
-            self._arrays[id(made)] = made, x
-            return made
+            array = enter(x)
+            self._arrays[id(array)] = array, x
+            return array
         if kind is list or kind is tuple:
             parts = [self.tree(i) for i in x]
             if all(a is b for a, b in zip(parts, x, strict=True)):
                 return x
-            return self._kept(x, parts) if kind is list else tuple(parts)
+            return self._copied(x, parts) if kind is list else tuple(parts)
         if kind is dict:
             items = {k: self.tree(v) for k, v in x.items()}
-            return x if all(items[k] is x[k] for k in x) else self._kept(x, items)
+            return x if all(items[k] is x[k] for k in x) else self._copied(x, items)
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             return kind(*map(self.tree, x))
         return x
 
-    def _kept(self, own: Any, copy: Any) -> Any:
+    def _copied(self, own: Any, copy: Any) -> Any:
         self._copies[id(copy)] = copy, own
         self._before.append((copy, own, copy.copy()))
         return copy
@@ -164,21 +164,21 @@ class Inside:
     ----------
     function : callable
         Computes; NumPy's own where that dispatches.
-    joins : callable, optional
+    convert : callable, optional
         What to do with the arguments if one is a list with ADArrays in it.
     """
 
-    __slots__ = ("function", "joins")
+    __slots__ = ("convert", "function")
 
     def __init__(
-        self, function: Callable[..., Any], joins: Callable[[Any], Any] | None = None
+        self, function: Callable[..., Any], convert: Callable[[Any], Any] | None = None
     ) -> None:
         self.function = function
-        self.joins = joins
+        self.convert = convert
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
-        if not kwargs and self.joins is not None:  # nearly all calls, without what follows
+        if not kwargs and self.convert is not None:  # nearly all calls, without what follows
             for x in args:
                 if type(x) not in _DISPATCHED:
                     break
@@ -192,28 +192,28 @@ class Inside:
             recorder = mode.recorder  # what is computed of plain arrays counts too
             args = recorder.as_operands(args)
             kwargs = {k: recorder.as_operands((v,))[0] for k, v in kwargs.items()}
-        given = tuple(opened(x) for x in args if isinstance(x, np.ndarray))
+        arrays = tuple(opened(x) for x in args if isinstance(x, np.ndarray))
         for x in args:
             if type(x) is list or type(x) is tuple:
-                if self.joins is not None and creation.holds(x):
-                    args = tuple(map(self.joins, args))
+                if self.convert is not None and creation.holds(x):
+                    args = tuple(map(self.convert, args))
                     break
-                given += tuple(opened(i) for i in x if isinstance(i, np.ndarray))
+                arrays += tuple(opened(i) for i in x if isinstance(i, np.ndarray))
             elif type(x) is deque and creation.holds(list(x)):
                 return self(*(list(y) if type(y) is deque else y for y in args), **kwargs)
         if kwargs:
-            given += tuple(opened(x) for x in kwargs.values() if isinstance(x, np.ndarray))
-            if self.joins is not None:
-                kwargs = {k: v if k in _METADATA else self.joins(v) for k, v in kwargs.items()}
+            arrays += tuple(opened(x) for x in kwargs.values() if isinstance(x, np.ndarray))
+            if self.convert is not None:
+                kwargs = {k: v if k in _METADATA else self.convert(v) for k, v in kwargs.items()}
             out = kwargs.get("out")
             if out is not None:
                 r = self.function(*args, **kwargs)
                 # The caller's own array, or the ADArray that it gave.
-                return r if r is out or (type(out) is tuple and len(out) == 1) else adopt(r, given)
+                return r if r is out or (type(out) is tuple and len(out) == 1) else adopt(r, arrays)
         r = self.function(*opened(args), **opened(kwargs))
         if type(r) is Handle.array_class:
             return constant_data(r)
-        return adopt(r, given, self._is_foreign(args))
+        return adopt(r, arrays, self._is_foreign(args))
 
     def _is_foreign(self, args: tuple[Any, ...]) -> bool:
         """Whether an argument may own the memory of the result, and is no array."""
@@ -226,17 +226,17 @@ class Inside:
         if name == "at":
             return Inside(value)  # a tuple is an index there, not an array
         if name in ("reduce", "accumulate", "reduceat", "outer"):
-            return Inside(value, joined)
+            return Inside(value, stacked)
         return value
 
 
-# What NumPy's protocols see, or needs no look: numbers.
+# What NumPy's protocols see, or what needs no search: numbers.
 _DISPATCHED = frozenset({Handle.array_class, float, int, np.float64, bool})
 # Keyword arguments that hold no arrays of values.
 _METADATA = frozenset({"axis", "axes", "shape", "dtype", "out", "sizes", "newshape"})
 
 
-def joined(x: Any) -> Any:
+def stacked(x: Any) -> Any:
     """Return a list with ADArrays in it as one array, which is what NumPy would make of it."""
     if (type(x) is list or type(x) is tuple) and creation.holds(x):
         try:
@@ -246,9 +246,9 @@ def joined(x: Any) -> Any:
     return x
 
 
-def joined_items(x: Any) -> Any:
-    """Return a list of arrays with its items joined: NumPy looks for ADArrays among them."""
-    return type(x)(map(joined, x)) if type(x) is list or type(x) is tuple else x
+def stacked_items(x: Any) -> Any:
+    """Return a list of arrays with its items stacked: NumPy looks for ADArrays among them."""
+    return type(x)(map(stacked, x)) if type(x) is list or type(x) is tuple else x
 
 
 def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,14 +270,14 @@ def plain_first(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def refuse_shared(name: str, r: Any, given: tuple[Any, ...]) -> None:
+def refuse_shared(name: str, r: Any, args: tuple[Any, ...]) -> None:
     """Raise if a result that `jit` has recorded lies in the memory of an argument.
 
     Raises
     ------
     TraceError
     """
-    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    arrays = [x for x in args if isinstance(x, np.ndarray)]
     if isinstance(r, np.ndarray) and any(np.may_share_memory(r, x) for x in arrays):
         raise leaves_graph(
             f"{name}: what is written into the memory of its argument is not recorded",
@@ -298,17 +298,17 @@ def borrowed_if_traced(function: types.FunctionType) -> Callable[..., Any]:
 
 
 def _values(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that only looks at values, and gives nothing differentiable."""
+    """Return a function that only reads values and returns nothing differentiable."""
 
     @functools.wraps(function)
-    def look(*args: Any, **kwargs: Any) -> Any:
+    def read(*args: Any, **kwargs: Any) -> Any:
         mode = MODE.get()
         recorder = mode.recorder if mode is not None else None
         if recorder is not None and (followed(args) or followed(kwargs)):
             return recorder.check(function, plain(args), plain(kwargs))
         return function(*plain(args), **plain(kwargs))
 
-    return look
+    return read
 
 
 def scalar_type(cls: Any) -> Callable[..., Any]:
@@ -319,14 +319,16 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         if len(args) != 1 or not followed(args):
             return adopt(r)
         if np.dtype(cls).kind in "fc":
-            made = creation.asarray(args[0], dtype=cls)
+            converted = creation.asarray(args[0], dtype=cls)
         else:  # as ``x.astype(int)``: steps, whose derivative is zero
-            made = np.astype(args[0], cls)
-        made = np.reshape(made, np.shape(r))
-        if made.ndim:
-            return made
+            converted = np.astype(args[0], cls)
+        converted = np.reshape(converted, np.shape(r))
+        if converted.ndim:
+            return converted
         # NumPy makes a scalar.
-        return adopt(np.logical_and(made, True) if made.dtype == bool else np.positive(made))
+        return adopt(
+            np.logical_and(converted, True) if converted.dtype == bool else np.positive(converted)
+        )
 
     return convert
 
@@ -412,17 +414,17 @@ def _is_dispatcher(value: Any) -> bool:
 
 def inside_function(value: Any) -> Callable[..., Any] | None:
     """Return what the NumPy function `value` is inside; None if it stays as it is."""
-    made = _SPECIAL.get(id(value))
-    if made is not None:
-        return made
+    special = _SPECIAL.get(id(value))
+    if special is not None:
+        return special
     name = getattr(value, "__name__", "")
     if isinstance(value, np.ufunc):
-        return Inside(value, joined)
+        return Inside(value, stacked)
     if _is_dispatcher(value):
         # `block` takes a nest of arrays; what is written NumPy converts number by number.
         if name == "block" or (value in WRITERS and value is not np.copyto):
             return Inside(value)
-        return Inside(value, joined_items if name in _SEQUENCES else joined)
+        return Inside(value, stacked_items if name in _SEQUENCES else stacked)
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
         if module.startswith("numpy.testing"):

@@ -38,8 +38,8 @@ def _interp(
 ) -> Any:
     """``x.interp(coords, method)``: values, and new coordinates, may be traced."""
     new = {**(coords or {}), **coords_kwargs}
-    data, given = x.data, {name: _points(c) for name, c in new.items()}
-    if not (followed(data) or followed(list(given.values()))):
+    data, points = x.data, {name: _points(c) for name, c in new.items()}
+    if not (followed(data) or followed(list(points.values()))):
         return x.interp(coords, method, assume_sorted, kwargs, **coords_kwargs)
     plain = x.copy(data=concrete(data)).interp(
         {name: concrete(c) if followed(c) else c for name, c in new.items()},
@@ -49,7 +49,7 @@ def _interp(
     if method not in _METHODS:
         raise _refused(f"method {method!r}", f"take one of {', '.join(_METHODS)}")
     axes = list(x.dims)
-    for name, at in given.items():
+    for name, at in points.items():
         old = np.asarray(x[name].data)
         dims = tuple(getattr(new[name], "dims", (name,)))
         if np.ndim(at) > 1 or (dims[:1] != (name,) and dims[:1] and dims[0] in axes):

@@ -1,10 +1,9 @@
 """Functions with `functools.lru_cache` inside of `adarray.intercept`.
 
-What they return for plain arguments comes from their own cache, as it does everywhere else:
-code may have written into it, and what is not there yet was made to be kept. It is computed as
-outside of the context, since the cache outlives it and must not hold ADArrays. Functions of
-traced values, by their arguments or by what they captured, use a cache that ends with the
-context.
+Results for plain arguments come from the function's own cache, as everywhere else: code may have
+written into it. What is not in it yet is computed as outside of the context, since the cache
+outlives it and must not hold ADArrays. Functions of traced values, by their arguments or by what
+they captured, use a cache that ends with the context.
 """
 
 from __future__ import annotations

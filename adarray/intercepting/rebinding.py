@@ -35,13 +35,13 @@ from adarray.intercepting.standins import (
 
 _lock = threading.RLock()
 
-# Name -> (module, its spec): modules that were looked at. A reload makes a new spec.
+# Name -> (module, its spec): modules that were scanned. A reload makes a new spec.
 _seen: dict[str, tuple[types.ModuleType, Any]] = {}
 # Package -> [globals, name, id of its value] of globals that functions assign.
 _watched: dict[str, list[list[Any]]] = {}
 # id of globals -> their names, and the ids of what those are bound to
 _names: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
-# For each set of packages: what sys.modules looked like when they were rebound.
+# For each set of packages: the state of sys.modules when they were rebound.
 _last: dict[frozenset[str] | None, tuple[int, str | None]] = {}
 
 
@@ -67,28 +67,28 @@ def _is_jitted(space: dict[str, Any]) -> bool:
 
 def _compiled_packages(modules: dict[str, Any]) -> set[str]:
     """Return the packages of which a compiled module is loaded."""
-    found = set()
+    packages = set()
     for name, module in modules.items():
         space = _namespace(module)
         if space is not None and _is_compiled(space):
-            found.add(package_of(name))
-    return found
+            packages.add(package_of(name))
+    return packages
 
 
 def rebind(
     packages: frozenset[str] | None, *spaces: dict[str, Any], everywhere: bool = True
 ) -> None:
-    """Rebind the names of client modules that are loaded and were not looked at yet.
+    """Rebind the names of client modules that are loaded and not scanned yet.
 
     Parameters
     ----------
     packages : frozenset of str, optional
         Top-level packages; None means all client packages.
     *spaces : dict
-        Globals to look at in any case: names in them may have been bound since, and
+        Globals to scan in any case: names in them may have been bound since, and
         no module may have them (those of an interactive session or a doctest).
     everywhere : bool
-        Whether functions with the globals `spaces` are looked for wherever they are kept,
+        Whether functions with the globals `spaces` are searched for wherever they are stored,
         which takes 0.1 s; False if what is needed of them will be reached by names.
     """
     now = (len(sys.modules), next(reversed(sys.modules), None))
@@ -96,12 +96,12 @@ def rebind(
     with _lock:
         if now != _last.get(packages):
             modules = dict(sys.modules)
-            kept = (
+            excluded = (
                 UNINTERCEPTED | _compiled_packages(modules) if packages is None else UNINTERCEPTED
             )
             for name, module in modules.items():
                 package = package_of(name)
-                if package in kept or not (packages is None or package in packages):
+                if package in excluded or not (packages is None or package in packages):
                     continue
                 if name not in _seen or not _is_seen(name, module):
                     new += _rebind_module(name, module)
@@ -211,7 +211,7 @@ def _is_seen(name: str, module: Any) -> bool:
 
 
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
-    """Redirect the calls of all functions with these globals, wherever they are kept."""
+    """Redirect the calls of all functions with these globals, wherever they are stored."""
     names = {id(space): names_for(space) for space in spaces}
     for function in [x for x in gc.get_objects() if type(x) is types.FunctionType]:
         wanted = names.get(id(function.__globals__))
@@ -234,28 +234,28 @@ def _rebind_module(name: str, module: Any) -> list[dict[str, Any]]:
 def rebind_names(space: dict[str, Any], package: str) -> bool:
     """Rebind the names in one module's globals; return whether there were any."""
     binder = binder_of(package)
-    found = False
+    rebound = False
     for key, value in tuple(space.items()):
         if key.startswith("__") and key.endswith("__"):
             continue
         stand_in = binder.of(value)
         if stand_in is not None:
-            space[key], found = stand_in, True
+            space[key], rebound = stand_in, True
     name = space.get("__name__")
     codes: list[types.CodeType] = []
     names = names_for(space)
     for value in tuple(space.values()):
         for function in functions_of(value, name):
-            found |= _rebind_captured(function, binder)
+            rebound |= _rebind_captured(function, binder)
             redirect_uses(function, names)
             codes += _codes(function.__code__)
         if issubclass(type(value), type) and value.__dict__.get("__module__") == name:
-            found |= _rebind_attributes(value, binder)
+            rebound |= _rebind_attributes(value, binder)
     known = {name for s, name, _ in _watched.get(package, ()) if s is space}
     for assigned in {n for code in codes for n in assigned_globals(code)} - known:
         entry = [space, assigned, id(space.get(assigned))]
         _watched.setdefault(package, []).append(entry)
-    return found
+    return rebound
 
 
 def functions_of(value: Any, module: Any, depth: int = 0) -> Iterator[types.FunctionType]:
@@ -289,47 +289,47 @@ def _rebind_captured(function: types.FunctionType, binder: Binder) -> bool:
     """Rebind the default arguments and closed-over names of a function of client code."""
     if not client_of(function.__globals__):
         return False
-    found = False
+    rebound = False
     if function.__defaults__:
-        given = [binder.of(v) for v in function.__defaults__]
-        if any(g is not None for g in given):
-            pairs = zip(function.__defaults__, given, strict=True)
+        stand_ins = [binder.of(v) for v in function.__defaults__]
+        if any(g is not None for g in stand_ins):
+            pairs = zip(function.__defaults__, stand_ins, strict=True)
             function.__defaults__ = tuple(v if g is None else g for v, g in pairs)
-            found = True
+            rebound = True
     keywords: dict[str, Any] = function.__kwdefaults__ or {}
     for key, value in tuple(keywords.items()):
         stand_in = binder.of(value)
         if stand_in is not None:
-            keywords[key], found = stand_in, True
+            keywords[key], rebound = stand_in, True
     for cell in function.__closure__ or ():
         try:
             stand_in = binder.of(cell.cell_contents)
         except ValueError:  # not assigned yet
             continue
         if stand_in is not None:
-            cell.cell_contents, found = stand_in, True
-    return found
+            cell.cell_contents, rebound = stand_in, True
+    return rebound
 
 
 def _rebind_attributes(cls: type, binder: Binder) -> bool:
     """Rebind modules and static functions among the attributes of a class."""
-    found = False
+    rebound = False
     for key, value in tuple(cls.__dict__.items()):
-        made = None
+        replacement = None
         if issubclass(type(value), types.ModuleType):
-            made = binder.of(value)
+            replacement = binder.of(value)
         elif type(value) is staticmethod:
             stand_in = binder.of(value.__func__)
-            made = None if stand_in is None else staticmethod(stand_in)
+            replacement = None if stand_in is None else staticmethod(stand_in)
         elif is_cached(value):
-            made = MethodStandIn.of(value, binder.package)
-        if made is not None:
+            replacement = MethodStandIn.of(value, binder.package)
+        if replacement is not None:
             try:
-                setattr(cls, key, made)
+                setattr(cls, key, replacement)
             except (AttributeError, TypeError):  # a class that does not allow it
                 continue
-            found = True
-    return found
+            rebound = True
+    return rebound
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

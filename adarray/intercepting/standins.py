@@ -253,10 +253,10 @@ def module_stand_in(module: types.ModuleType, package: str, resolve: Resolver) -
             scope = SCOPE.get()
             if scope is None or (scope.packages is not None and not scope.covers(package)):
                 return value
-            found = known.get(name)
-            if found is None or found[0] is not value:  # an attribute may have been set anew
-                found = known[name] = value, resolve(value, name)
-            inside = found[1]
+            entry = known.get(name)
+            if entry is None or entry[0] is not value:  # an attribute may have been set anew
+                entry = known[name] = value, resolve(value, name)
+            inside = entry[1]
             if type(inside) is Called:
                 return inside.as_used(sys._getframe(1), value)
             return inside
@@ -291,7 +291,7 @@ def _reduce_module(stand_in: types.ModuleType) -> Any:
 
 
 class Called:
-    """A class that is itself when looked at, and `function` when called.
+    """A class that is itself when read, and `function` when called.
 
     ``np.float64`` is a dtype and a class for isinstance in most places, which ask
     for identity; only the call ``np.float64(x)`` converts. An attribute, as in

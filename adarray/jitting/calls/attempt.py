@@ -18,7 +18,7 @@ from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.recording import record
 from adarray.jitting.shared.devices import OnDevice, write
 from adarray.jitting.shared.generators import Draws
-from adarray.jitting.shared.links import Link, joined
+from adarray.jitting.shared.links import Link, follow_links
 from adarray.jitting.shared.signature import Bound, arrays, positional, unaligned
 from adarray.jitting.shared.symbolic import UntraceableError
 from adarray.jitting.tree.run import _wrapped
@@ -60,7 +60,7 @@ class Attempt:
         What it drew from random generators.
     disturbed : bool
         Whether the recording is no good, since somebody else drew from NumPy's global stream.
-    kept : Kept
+    state_changes : Kept
         What it changed besides arrays.
     """
 
@@ -86,7 +86,7 @@ class Attempt:
         self.plain_operands: list[np.ndarray] = []
         self.draws = Draws()
         self.calls: list[CachedCall] = []
-        self.kept = Kept()
+        self.state_changes = Kept()
         self._clones: Any = None
         self._about = ""
 
@@ -103,21 +103,21 @@ class Attempt:
         statics = [k for k in range(count) if k not in set(bound.traced)]
         passed: list[Any] = []
 
-        def rebuild(given: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            self._clones = state.clone(given[count:])
+        def rebuild(inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            self._clones = state.clone(inputs[count:])
             f, *objects = self._clones.roots
-            own = given[:count]
+            own = inputs[:count]
             for k, x in zip(statics, objects, strict=True):
                 own[k] = x
             args, kwargs = bound.rebuild(own)
             passed[:] = [own, args, kwargs]
             return (f, args, kwargs), {}
 
-        def kept(result: Any) -> list[Any]:
-            self.kept = state.kept(self._clones, result, tuple(passed[1:]))
-            return self.kept.values
+        def changes(result: Any) -> list[Any]:
+            self.state_changes = state.changes(self._clones, result, tuple(passed[1:]))
+            return self.state_changes.values
 
-        owners = [i.found.value for i in state.inputs]
+        owners = [i.captured.value for i in state.inputs]
         same = firsts([*bound.targets, *owners], arrays())
         recorded = record.record(
             _called,
@@ -129,10 +129,10 @@ class Attempt:
             self.calls,
             same,
             about,
-            kept,
+            changes,
             self._truths,
         )
-        effects = self.kept.effects
+        effects = self.state_changes.effects
         if effects:
             recorded = recorded._replace(effects=effects, find=state.finder(effects))
         own, args, kwargs = passed
@@ -161,12 +161,12 @@ class Attempt:
 
     def _original(self, x: Any) -> Any:
         """Return the user's object in place of its clone, for code that sees no clones."""
-        found = self._clones.original(x)
-        if found is not x and self._clones.wrote():
+        original = self._clones.original(x)
+        if original is not x and self._clones.wrote():
             raise UntraceableError(
                 "jit: the function changes an object, and calls a function with a cache on it"
             )
-        return found
+        return original
 
     def told(self) -> str:
         """Return a line about the recording."""
@@ -194,22 +194,22 @@ class Attempt:
             or self._state.drawn(self.draws)
         )
 
-    def commit(self, given: tuple[Any, ...]) -> Any:
+    def commit(self, arguments: tuple[Any, ...]) -> Any:
         """Write and change what the run did; return its result.
 
         Parameters
         ----------
-        given : tuple
+        arguments : tuple
             ``(args, kwargs)`` of the call.
         """
         recorded = self.recorded
         assert recorded is not None
-        targets = [*self._bound.targets, *(i.found.value for i in self._state.inputs)]
+        targets = [*self._bound.targets, *(i.captured.value for i in self._state.inputs)]
         for (i, _), value in zip(recorded.recording.writes, recorded.written, strict=True):
             write(targets[i], value)
             if i >= len(self._bound.targets) and isinstance(targets[i], ADArray):
                 self.reason = "it writes into a captured ADArray; pass it as an argument"
-        self._look_for_changes([*recorded.arrays, *((h, targets[i]) for i, h in recorded.handles)])
+        self._take_back([*recorded.arrays, *((h, targets[i]) for i, h in recorded.handles)])
         self.disturbed = self._state.disturbed(self.draws)
         drawn = self._state.drawn(self.draws)
         if drawn:
@@ -224,17 +224,17 @@ class Attempt:
             wrap = self._device.result
         elif self._bound.to_adarray:
             wrap = _wrapped
-        result = recorded.rebuild(joined(leaves, recorded.held, targets, wrap))
+        result = recorded.rebuild(follow_links(leaves, recorded.concrete_links, targets, wrap))
         if recorded.effects:
             result, values = result
             assert recorded.find is not None
-            apply(recorded.effects, recorded.find(self._bound.statics), values, given)
+            apply(recorded.effects, recorded.find(self._bound.statics), values, arguments)
         # Handles lead back to the run: it would keep its arrays until the collector comes by.
         self.recorded = recorded._replace(arrays=[], handles=[])
-        self.kept = self.kept._replace(values=[])
+        self.state_changes = self.state_changes._replace(values=[])
         return result
 
-    def _look_for_changes(self, values: list[tuple[Handle, Any]]) -> None:
+    def _take_back(self, values: list[tuple[Handle, Any]]) -> None:
         """Take back what compiled calls change too, which is put in place afterwards.
 
         Anything else that the run has changed stays, and is the reason to compile nothing; `values`
@@ -242,20 +242,20 @@ class Attempt:
         """
         changed = self._clones.changed() or "a global, a closure or an attribute"
         self.reason = next((c.opaque for c in self.calls if c.opaque), self.reason)
-        looked = self._clones.looked()
-        if self.kept.effects:
+        read = self._clones.unexpected_read()
+        if self.state_changes.effects:
             self._clones.undo()
         before = self._state.check(self._bound.statics)
-        wrote = not self.kept.effects and self._clones.hand_back(values)
-        if self.kept.learned:
+        wrote = not self.state_changes.effects and self._clones.hand_back(values)
+        if self.state_changes.learned:
             return
         if wrote or before is None or any(c.written() for c in self.calls):
             self.reason = (
                 f"it changes what it captured ({changed}), which a compiled call would not; "
                 "return the new value, or pass an array to write into"
             )
-        if looked:
-            self.reason = f"it reads a list that it appends to ({looked}); return the new items"
+        if read:
+            self.reason = f"it reads a list that it appends to ({read}); return the new items"
 
 
 def _called(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

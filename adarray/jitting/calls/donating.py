@@ -71,12 +71,12 @@ class DonatingFunction(JitFunction):
                 f"jit: donate: {self._name()}: whether it reaches a donated array is not known: "
                 f"{error}; or do not donate"
             ) from None
-        reached = [found.value for found in order if isinstance(found.value, np.ndarray)]
+        reached = [obj.value for obj in order if isinstance(obj.value, np.ndarray)]
         self.refuse_shared(arrays, reached, "what the function captured")
 
     def _donated(self, args: tuple[Any, ...]) -> list[np.ndarray]:
         """Return the arrays that a call gives up."""
-        found: list[np.ndarray] = []
+        arrays: list[np.ndarray] = []
         for k in self.options.donate:
             if k >= len(args):
                 raise TypeError(
@@ -85,8 +85,8 @@ class DonatingFunction(JitFunction):
                 )
             x = args[k]
             leaves = [x] if type(x) is np.ndarray else flatten(x)[0]
-            found += [x for x in leaves if type(x) is np.ndarray and x.ndim]
-        return found
+            arrays += [x for x in leaves if type(x) is np.ndarray and x.ndim]
+        return arrays
 
     def _refuse(
         self, arrays: list[np.ndarray], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -134,16 +134,16 @@ class DonatingFunction(JitFunction):
         if all(k is not None and leaves[k] is x for k, x in zip(places, arrays, strict=True)):
             return result
         mine = {k: x for k, x in zip(places, arrays, strict=True) if k is not None}
-        given = list(leaves)
-        for k, leaf in enumerate(given):
+        originals = list(leaves)
+        for k, leaf in enumerate(originals):
             if is_array(leaf) and k not in mine:
-                leaves[k] = _moved(leaf, [(given[p], x) for p, x in mine.items()], arrays)
-        moving = {k: x for k, x in mine.items() if given[k] is not x}
+                leaves[k] = _moved(leaf, [(originals[p], x) for p, x in mine.items()], arrays)
+        moving = {k: x for k, x in mine.items() if originals[k] is not x}
         for k in moving:  # what would change with another one that moves
-            if any(share(given[k], x) for x in arrays):
-                given[k] = given[k].copy()
+            if any(share(originals[k], x) for x in arrays):
+                originals[k] = originals[k].copy()
         for k, x in moving.items():
-            np.copyto(x, given[k])
+            np.copyto(x, originals[k])
             leaves[k] = x
         for place, x in zip(places, arrays, strict=True):
             if place is None:

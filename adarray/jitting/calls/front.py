@@ -112,17 +112,17 @@ class JitFunction(Tracing):
                 variant = entry.variants[0]
                 fast = variant.fast
                 if fast is not None:
-                    found = variant.check(())
-                    if found is not None and (
+                    captures = variant.check(())
+                    if captures is not None and (
                         variant.same is None
-                        or variant.same([*(recent.leaves or tuple)(args), *found])
+                        or variant.same([*(recent.leaves or tuple)(args), *captures])
                     ):
                         if entry.donates:
-                            self._permit(args, found)
+                            self._permit(args, captures)
                         try:
                             if recent.leaves is not None:
-                                return fast([*recent.leaves(args), *found])
-                            return fast([*args, *found])
+                                return fast([*recent.leaves(args), *captures])
+                            return fast([*args, *captures])
                         except MissError:
                             pass  # another path
                         except Exception as error:
@@ -135,8 +135,8 @@ class JitFunction(Tracing):
         entry = self._table.get((key, place)) if key is not None else None
         if entry is None:
             return None
-        self._recent = made = Recent(place, Matcher(args), entry)
-        return made
+        self._recent = recent = Recent(place, Matcher(args), entry)
+        return recent
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None) -> Any:
         """Call it, other than with plain arrays along one compiled segment."""
@@ -157,16 +157,16 @@ class JitFunction(Tracing):
             return self._followed(bound, (args, {}), MODE.get())
         return self._outcome(bound, (args, {}), MODE.get(), alone=False)[0]
 
-    def _followed(self, bound: Bound, given: Given, mode: Mode | None) -> Any:
+    def _followed(self, bound: Bound, arguments: Given, mode: Mode | None) -> Any:
         """Call it where a derivative is taken: as one operation, if that is possible."""
-        args, kwargs = given
+        args, kwargs = arguments
         if not can_be_node(bound) or (mode is not None and not mode.record):
             return self.plainly(args, kwargs)
         entry = self._entry(args, kwargs, bound, mode, False)
         if entry.weak or entry.draws:
             return self.plainly(args, kwargs)
         captured: list[Any] = []
-        result, variant = self._outcome(bound, given, mode, alone=False, captured=captured)
+        result, variant = self._outcome(bound, arguments, mode, alone=False, captured=captured)
         if variant is None:
             return result
         if any(isinstance(x, (float, complex)) for x in flatten(result)[0]):
@@ -181,16 +181,16 @@ class JitFunction(Tracing):
             variant.ops[followed, bound.linked] = op
         state = variant.state
         if state.owners is not state.check:
-            held = state.owners(bound.statics)
-            if held is None or not are_of(held, captured):
+            owners = state.owners(bound.statics)
+            if owners is None or not are_of(owners, captured):
                 return self.plainly(args, kwargs)  # another thread has written meanwhile
-            captured = held
+            captured = owners
         return attach(op, self, bound, captured, result)
 
     def _outcome(
         self,
         bound: Bound,
-        given: Given,
+        arguments: Given,
         mode: Mode | None,
         alone: bool = True,
         captured: list[Any] | None = None,
@@ -201,21 +201,21 @@ class JitFunction(Tracing):
         taken of: what the function changes besides its result must not get lost. `captured`
         gets the captured inputs.
         """
-        args, kwargs = given
+        args, kwargs = arguments
         entry = self._entry(args, kwargs, bound, mode, alone)
         if entry.eager or (entry.aliased and shares_memory(bound.values)):
             return self.plainly(args, kwargs), None
-        variant, found = entry.find(bound)
+        variant, captures = entry.find(bound)
         if captured is not None:
-            captured[:] = found
+            captured[:] = captures
         if variant is None or variant.tree.root is None:
-            return self._record(entry, variant, bound, given, alone, captured)
+            return self._record(entry, variant, bound, arguments, alone, captured)
         if variant.tree.eager:
             entry.give_up(variant.tree.eager)
             return self.plainly(args, kwargs), None
-        inputs = [*bound.values, *found]
+        inputs = [*bound.values, *captures]
         if entry.donates:
-            self._permit(args, found)
+            self._permit(args, captures)
         effects = variant.written or variant.draws or variant.effects
         written = None if variant.touched else variant.written
         if shares_memory(inputs, written) or (effects and not alone):
@@ -229,10 +229,10 @@ class JitFunction(Tracing):
                 leaf = walk.run()
         except MissError as miss:
             if isinstance(miss.__cause__, Exception):
-                return self._instead(miss.__cause__, given), None
-            return self._record(entry, variant, bound, given, alone, captured)
+                return self._instead(miss.__cause__, arguments), None
+            return self._record(entry, variant, bound, arguments, alone, captured)
         device = variant.device
-        targets = [*bound.targets, *found]
+        targets = [*bound.targets, *captures]
         note_links(bound, leaf.links)
         result = leaf.finish(walk.values, targets, device, bound.to_adarray and device is None)
         for i, n, value in leaf.writes:
@@ -243,7 +243,7 @@ class JitFunction(Tracing):
             elif final is not target:  # else it was computed there
                 target[...] = final
         if leaf.effects:
-            result = leaf.changed(result, bound.statics, given)
+            result = leaf.changed(result, bound.statics, arguments)
         if (
             checking()
             and not leaf.effects
@@ -252,7 +252,7 @@ class JitFunction(Tracing):
         ):
             compare(self._f, before, bound.rebuild, result, entry.signature)
         if variant.waits:
-            variant.fast = self._fast(variant, found, bound)
+            variant.fast = self._fast(variant, captures, bound)
         return result, variant
 
     @staticmethod
@@ -265,11 +265,11 @@ class JitFunction(Tracing):
             return aligned(inputs)
         return variant.device.enter(inputs, len(bound.targets), variant.written)
 
-    def _instead(self, error: Exception, given: Given) -> Any:
+    def _instead(self, error: Exception, arguments: Given) -> Any:
         """Run the function where compiled code raised: it raises its own, and may catch it."""
         if isinstance(error, DeviceMemoryError) or hasattr(error, SPENT):
             raise error from None
-        args, kwargs = given
+        args, kwargs = arguments
         with careful():
             result = with_adarrays(self._f, args, kwargs)
         if isinstance(error, UNCAUGHT):
@@ -298,8 +298,8 @@ class JitFunction(Tracing):
         key: Hashable = (fast if fast is not None else bound.key, place)
         if fast is None and bound.to_adarray and mode is not None and mode.place is not None:
             key = (key, "ADArrays")  # of the host: they have the keys of ndarrays
-        kept = bool(self.options.donate) and (not alone or bound.to_adarray)
-        if kept:
+        keeps_memory = bool(self.options.donate) and (not alone or bound.to_adarray)
+        if keeps_memory:
             key = (key, "nothing is donated")
         entry = self._table.get(key)
         if entry is not None:
@@ -312,7 +312,7 @@ class JitFunction(Tracing):
                     engine = default_engine()
                 text = describe(bound.key[1:], self._f)
                 entry = Entry(text, SegmentCompiler(engine, self.options, text))
-                entry.donates = bool(self.options.donate) and not kept
+                entry.donates = bool(self.options.donate) and not keeps_memory
                 reasons = [r for x in bound.values if (r := unfit(x))]
                 if reasons or self._eager:
                     entry.give_up(self._eager or reasons[0])
@@ -330,10 +330,10 @@ class JitFunction(Tracing):
         """
         bound = Bound(args, kwargs, self._ints)
         entry = self._entry(args, kwargs, bound, MODE.get())
-        variant, found = entry.find(bound)
+        variant, captures = entry.find(bound)
         if variant is None:
             return []
-        values = [*bound.values, *found]
+        values = [*bound.values, *captures]
         for i in {*variant.tree.donated, *variant.written}:
             values[i] = duplicate(values[i], exactly=True)
         values = self._entered(variant, bound, values)
@@ -353,14 +353,14 @@ class JitFunction(Tracing):
         """Return how much was recorded and compiled."""
         trees = [v.tree for e in self.entries for v in e.variants]
         nodes = [n for t in trees for n in t.nodes()]
-        made = {id(n.executable or n.after): n.seconds for n in nodes if n.compiled is not None}
+        seconds = {id(n.executable or n.after): n.seconds for n in nodes if n.compiled is not None}
         return CacheInfo(
             len(self.entries),
             sum(t.recordings for t in trees),
             sum(t.paths for t in trees),
             sum(n.compiled is not None for n in nodes),
             sum(bool(e.eager) for e in self.entries),
-            sum(sum(s.values()) for s in made.values()),
+            sum(sum(s.values()) for s in seconds.values()),
         )
 
     stats = cache_info

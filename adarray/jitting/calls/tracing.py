@@ -59,13 +59,13 @@ class Tracing:
         entry: Entry,
         variant: StateVariant | None,
         bound: Bound,
-        given: Given,
+        arguments: Given,
         alone: bool,
         captured: list[Any] | None,
     ) -> tuple[Any, StateVariant | None]:
         """Run the function and record it; return as `_outcome` does."""
         try:
-            return self._recorded(entry, variant, bound, given, alone, captured)
+            return self._recorded(entry, variant, bound, arguments, alone, captured)
         finally:
             entry.builder.settle()
 
@@ -74,11 +74,11 @@ class Tracing:
         entry: Entry,
         variant: StateVariant | None,
         bound: Bound,
-        given: Given,
+        arguments: Given,
         alone: bool,
         captured: list[Any] | None,
     ) -> tuple[Any, StateVariant | None]:
-        args, kwargs = given
+        args, kwargs = arguments
         # Functions may get other code: before it is compared.
         reach_arguments(args, kwargs)
         # A reverse walk runs code of the function that it belongs to, and only refers to it.
@@ -127,15 +127,15 @@ class Tracing:
         if run.aliased or (not alone and run.changes()):
             run.restore()
             return self.plainly(args, kwargs), None
-        result = run.commit(given)
+        result = run.commit(arguments)
         entry.disturbed = entry.disturbed + 1 if run.disturbed else 0
         if entry.disturbed > DISTURBED:
             run.reason = "other code draws from NumPy's global stream meanwhile; pass a generator"
         if run.reason:
             entry.give_up(run.reason)
-        self._numbers |= run.kept.numbers
-        self._growing |= run.kept.lists
-        if run.reason or run.disturbed or run.kept.learned:
+        self._numbers |= run.state_changes.numbers
+        self._growing |= run.state_changes.lists
+        if run.reason or run.disturbed or run.state_changes.learned:
             return result, None
         if captured is not None:
             captured[:] = state.values
@@ -204,8 +204,8 @@ class Tracing:
             if variant is None and not run.recorded.effects:
                 # Another thread may have recorded the same state meanwhile. A run that changed
                 # objects has left another state than it was recorded in.
-                variant, found = entry.find(bound)
-                if variant is not None and len(found) != len(state.values):
+                variant, captures = entry.find(bound)
+                if variant is not None and len(captures) != len(state.values):
                     variant = None
             if variant is None or variant not in entry.variants:
                 strides = list(map(element_strides, run.values))

@@ -34,14 +34,14 @@ class CachedCall:
         Why the result cannot be compared; "" if it can.
     """
 
-    __slots__ = ("_args", "_contents", "_function", "_held", "_kwargs", "_result", "opaque")
+    __slots__ = ("_args", "_contents", "_fingerprint", "_function", "_kwargs", "_result", "opaque")
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._function = function
         self._args = args
         self._kwargs = kwargs
         self._result: Any = None
-        self._held: Held | None = None
+        self._fingerprint: Held | None = None
         self.opaque = ""
         self._contents: list[tuple[np.ndarray, Content]] = []
 
@@ -56,11 +56,11 @@ class CachedCall:
         arrays = [x for x in flatten(self._result)[0] if isinstance(x, np.ndarray)]
         self._contents = [(x, Content(x)) for x in arrays if not x.dtype.hasobject]
         try:
-            self._held = Held(self._result, is_walked)
+            self._fingerprint = Held(self._result, is_walked)
         except OpaqueError as error:
             self.opaque = str(error)
         else:
-            if self._held.children:
+            if self._fingerprint.children:
                 self.opaque = "it holds objects of yours"
         if self.opaque:
             name = getattr(self._function, "__name__", "a function")
@@ -77,7 +77,7 @@ class CachedCall:
 
     def written(self) -> bool:
         """Whether what the call returned has been written into since."""
-        return self._held is not None and not self._held.same(self._result)
+        return self._fingerprint is not None and not self._fingerprint.same(self._result)
 
     def restore(self) -> None:
         """Take back what the run wrote into arrays of the result."""
@@ -87,6 +87,6 @@ class CachedCall:
     def same(self) -> bool:
         """Whether the call returns now what it returned then."""
         self._result, self._contents = None, []
-        return self._held is not None and self._held.same(
+        return self._fingerprint is not None and self._fingerprint.same(
             self._function(*self._args, **self._kwargs)
         )

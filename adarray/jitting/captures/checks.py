@@ -41,14 +41,14 @@ _ASKING = INDIRECT | {"AttributeError"}
 class Input:
     """A captured array or number that is an input: where it is found, and what it is now."""
 
-    __slots__ = ("found", "value")
+    __slots__ = ("captured", "value")
 
-    def __init__(self, found: CapturedObject) -> None:
-        self.found = found
-        value = found.value
-        if found.kind == "adarray":
+    def __init__(self, obj: CapturedObject) -> None:
+        self.captured = obj
+        value = obj.value
+        if obj.kind == "adarray":
             value = value._v
-        self.value = adopt(value) if found.kind == "device" else value
+        self.value = adopt(value) if obj.kind == "device" else value
 
 
 def same_scalar(x: Any, y: Any) -> bool:
@@ -120,9 +120,9 @@ class Maker:
                 self._variables[id(root)] = name = self._constant(root.value)
                 if root.kind == "function":
                     self._test_code(name, root.value)
-        for found in walk.order:
-            for edge in found.edges:
-                self._child(self._expression(found, edge), edge.child, self._variables[id(found)])
+        for obj in walk.order:
+            for edge in obj.edges:
+                self._child(self._expression(obj, edge), edge.child, self._variables[id(obj)])
         for space, names in walk.absent.values():
             self._test_absent(self._constant(space), names)
         for space in walk.whole.values():
@@ -151,25 +151,25 @@ class Maker:
             f"    return [{', '.join(returned)}]\n"
         )
         exec(compile(text, "<adarray.jit captures>", "exec"), self._space)  # our own text
-        made: Check = self._space.pop("check")  # in its own globals it would be a cycle
-        return made
+        check: Check = self._space.pop("check")  # in its own globals it would be a cycle
+        return check
 
     def _constant(self, value: Any) -> str:
         name = f"c{len(self._space)}"
         self._space[name] = value
         return name
 
-    def _expression(self, found: CapturedObject, edge: Edge) -> str:
+    def _expression(self, obj: CapturedObject, edge: Edge) -> str:
         """Return how the child of an edge is found from its parent."""
-        parent = self._variables[id(found)]
+        parent = self._variables[id(obj)]
         how, key = edge.how, edge.key
         if how == "cell":
             return f"{self._constant(key)}.cell_contents"
         if how == "global":
-            return f"{self._constant(found.value.__globals__)}[{key!r}]"
+            return f"{self._constant(obj.value.__globals__)}[{key!r}]"
         if how == "builtin":
             return f"{self._constant(vars(builtins))}[{key!r}]"
-        if how == "held":
+        if how == "fingerprint":
             return self._constant(edge.child.value)
         if how == "element":
             return f"{parent}.item({key})"
@@ -190,9 +190,9 @@ class Maker:
         if how == "attribute":
             return f"{parent}.__dict__[{key!r}]"
         if how == "module":
-            return f"{self._constant(space_of(found.value))}[{key!r}]"
+            return f"{self._constant(space_of(obj.value))}[{key!r}]"
         if how in ("class", "method"):
-            base, name = key if how == "class" else (_owner(found.value, key), key)
+            base, name = key if how == "class" else (_owner(obj.value, key), key)
             raw = f"{self._constant(base.__dict__)}[{name!r}]"
             value = base.__dict__[name]
             for part in ("__func__", "fget", "fset", "fdel", "func"):
@@ -213,24 +213,24 @@ class Maker:
         lines = [f"{name} = {text}" for name, (text, _) in self._ways.items() if name in needed]
         body = "\n    ".join([*lines, f"return [{', '.join(wanted)}]"])
         exec(compile(f"def find(roots):\n    {body}", "<adarray.jit effects>", "exec"), self._space)
-        made: Callable[[Any], list[Any]] = self._space.pop("find")
-        return made
+        find: Callable[[Any], list[Any]] = self._space.pop("find")
+        return find
 
-    def _child(self, expression: str, found: CapturedObject, parent: str) -> None:
+    def _child(self, expression: str, obj: CapturedObject, parent: str) -> None:
         """Write the test of one object that was found, by a way from its parent's variable."""
         lines = self._lines
-        if found.kind == "assumed":
+        if obj.kind == "assumed":
             return
-        known = self._variables.get(id(found))
+        known = self._variables.get(id(obj))
         if known is not None:
             lines.append(f"if {expression} is not {known}: return N")
             return
         name = f"t{len(self._space)}"
         self._space[name] = None  # takes the name; the function has its own
-        self._variables[id(found)] = name
+        self._variables[id(obj)] = name
         self._ways[name] = expression, parent
         lines.append(f"{name} = {expression}")
-        getattr(self, f"_test_{found.kind}", self._test_identity)(name, found)
+        getattr(self, f"_test_{obj.kind}", self._test_identity)(name, obj)
 
     # -- what is not there -----------------------------------------------------------------------
 
@@ -256,79 +256,79 @@ class Maker:
 
     def _test_surroundings(self, walk: CaptureWalk) -> None:
         """Write the tests of what functions of libraries read besides their arguments."""
-        found = [found.value for found in walk.order if found.kind == "opaque"]
-        readers = {reader_of(x, walk.names) for x in found}
+        objects = [objects.value for objects in walk.order if objects.kind == "opaque"]
+        readers = {reader_of(x, walk.names) for x in objects}
         for read in sorted(readers - {None}, key=lambda r: str(getattr(r, "__name__", r))):
             assert read is not None
-            held = self._constant(Held(read(), _walks_nothing))
-            self._lines.append(f"if not {held}.same({self._constant(read)}()): return N")
+            fingerprint = self._constant(Held(read(), _walks_nothing))
+            self._lines.append(f"if not {fingerprint}.same({self._constant(read)}()): return N")
         if any(isinstance(cls, abc.ABCMeta) for cls in self._classes):
             token = self._constant(abc.get_cache_token())
             self._lines.append(f"if {self._constant(abc.get_cache_token)}() != {token}: return N")
 
     # -- one kind each ---------------------------------------------------------------------------
 
-    def _test_identity(self, name: str, found: CapturedObject) -> None:
-        self._lines.append(f"if {name} is not {self._constant(found.value)}: return N")
+    def _test_identity(self, name: str, obj: CapturedObject) -> None:
+        self._lines.append(f"if {name} is not {self._constant(obj.value)}: return N")
 
-    def _test_function(self, name: str, found: CapturedObject) -> None:
+    def _test_function(self, name: str, obj: CapturedObject) -> None:
         # Tools that load a changed module again put new code into its old functions.
-        self._test_identity(name, found)
-        self._test_code(name, found.value)
+        self._test_identity(name, obj)
+        self._test_code(name, obj.value)
 
     def _test_code(self, name: str, f: types.FunctionType) -> None:
         code, defaults = self._constant(f.__code__), self._constant(f.__defaults__)
         keywords = self._constant(f.__kwdefaults__)
         # Whoever transforms something that reaches f later may give it a copy of its code.
-        asked, own = self._constant(original_of), self._constant(original_of(f.__code__))
+        original, own = self._constant(original_of), self._constant(original_of(f.__code__))
         self._lines.append(
-            f"if {name}.__code__ is not {code} and {asked}({name}.__code__) is not {own} "
+            f"if {name}.__code__ is not {code} and {original}({name}.__code__) is not {own} "
             f"or {name}.__defaults__ is not {defaults} or "
             f"{name}.__kwdefaults__ is not {keywords}: return N"
         )
         if not self._names.isdisjoint(_ASKING):
             self._test_absent(f"{name}.__dict__", self._names.difference(f.__dict__))
 
-    def _test_random(self, name: str, found: CapturedObject) -> None:
-        if found.hidden or not found.direct:
-            self._test_identity(name, found)
+    def _test_random(self, name: str, obj: CapturedObject) -> None:
+        if obj.hidden or not obj.direct:
+            self._test_identity(name, obj)
             return
-        kind = self._constant(type(found.value))
+        kind = self._constant(type(obj.value))
         self._lines.append(f"if type({name}) is not {kind}: return N")
-        self._input(name, found)
+        self._input(name, obj)
 
-    def _test_scalar(self, name: str, found: CapturedObject) -> None:
-        value = found.value
-        is_input = found.direct and not found.hidden and found.name in self._floats
+    def _test_scalar(self, name: str, obj: CapturedObject) -> None:
+        value = obj.value
+        is_input = obj.direct and not obj.hidden and obj.name in self._floats
         if is_input and (type(value) is not int or abs(value) <= INPUT_LIMIT):
             self._lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
             if type(value) is int:
                 self._lines.append(f"if not -{INPUT_LIMIT} <= {name} <= {INPUT_LIMIT}: return N")
-            self._input(name, found)
+            self._input(name, obj)
             return
-        self.scalars[found.name] = value
+        self.scalars[obj.name] = value
         self._lines.append(
             f"if {name} is not {self._constant(value)} and not "
             f"same({name}, {self._constant(value)}): return N"
         )
 
-    def _input(self, name: str, found: CapturedObject) -> None:
-        self.inputs.append(Input(found))
+    def _input(self, name: str, obj: CapturedObject) -> None:
+        self.inputs.append(Input(obj))
         self._returned.append(name)
         # The value of an ADArray has its name and a letter, see `_test_adarray`.
-        self._owners.append(name.removesuffix("v") if found.kind == "adarray" else name)
+        self._owners.append(name.removesuffix("v") if obj.kind == "adarray" else name)
 
-    def _test_array(self, name: str, found: CapturedObject, value: Any = None) -> None:
-        x = found.value if value is None else value
+    def _test_array(self, name: str, obj: CapturedObject, value: Any = None) -> None:
+        x = obj.value if value is None else value
         self._lines.append(
             f"if type({name}) is not A or {name}.shape != {x.shape!r} or {name}.strides != "
             f"{x.strides!r} or {name}.dtype != {self._constant(x.dtype)}: return N"
         )
         if "flags" in self._names:
             self._lines.append(f"if {name}.flags.writeable != {x.flags.writeable}: return N")
-        if found.direct:
-            self._input(name, found)
-        if found.hidden:
+        if obj.direct:
+            self._input(name, obj)
+        if obj.hidden:
             self._test_same(name, x)
 
     def _test_same(self, name: str, x: Any) -> None:
@@ -337,121 +337,119 @@ class Maker:
         self._hidden.append(name)
         self._lines.append(f"if not {self._constant(content)}.same({name}): return N")
 
-    def _test_content(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
-        self._test_same(name, found.value)
+    def _test_content(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
+        self._test_same(name, obj.value)
 
-    def _test_objects(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
-        self._lines.append(f"if {name}.shape != {found.value.shape!r}: return N")
+    def _test_objects(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
+        self._lines.append(f"if {name}.shape != {obj.value.shape!r}: return N")
 
-    def _test_held(self, name: str, found: CapturedObject) -> None:
-        assert found.held is not None
-        if not is_library(type(found.value).__module__):
-            self._test_classes(type(found.value))
-        self._lines.append(f"if not {self._constant(found.held)}.same({name}): return N")
+    def _test_fingerprint(self, name: str, obj: CapturedObject) -> None:
+        assert obj.fingerprint is not None
+        if not is_library(type(obj.value).__module__):
+            self._test_classes(type(obj.value))
+        self._lines.append(f"if not {self._constant(obj.fingerprint)}.same({name}): return N")
 
-    def _test_reference(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
+    def _test_reference(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
 
-    def _test_adarray(self, name: str, found: CapturedObject) -> None:
+    def _test_adarray(self, name: str, obj: CapturedObject) -> None:
         self._lines.append(
-            f"if type({name}) is not {self._constant(type(found.value))} or "
+            f"if type({name}) is not {self._constant(type(obj.value))} or "
             f"{name}._node is not N or {name}._x is not N: return N"
         )
-        if is_device(found.value._v):
+        if is_device(obj.value._v):
             self._lines.append(f"{name}v = {name}._v")
             self._lines.append(f"if type({name}v) is not D: return N")
-            self._test_form(f"{name}v", found, found.value._v)
-        elif isinstance(found.value._v, np.ndarray):
+            self._test_form(f"{name}v", obj, obj.value._v)
+        elif isinstance(obj.value._v, np.ndarray):
             self._lines.append(f"{name}v = {name}._v")
-            self._test_array(f"{name}v", found, found.value._v)
+            self._test_array(f"{name}v", obj, obj.value._v)
         else:
-            self._lines.append(
-                f"if not same({name}._v, {self._constant(found.value._v)}): return N"
-            )
+            self._lines.append(f"if not same({name}._v, {self._constant(obj.value._v)}): return N")
 
-    def _test_device(self, name: str, found: CapturedObject) -> None:
-        self._lines.append(f"if type({name}) is not {self._constant(type(found.value))}: return N")
+    def _test_device(self, name: str, obj: CapturedObject) -> None:
+        self._lines.append(f"if type({name}) is not {self._constant(type(obj.value))}: return N")
         self._lines.append(f"{name}v = adopt({name})")
-        self._test_form(f"{name}v", found, adopt(found.value))
+        self._test_form(f"{name}v", obj, adopt(obj.value))
 
-    def _test_form(self, name: str, found: CapturedObject, value: Any) -> None:
+    def _test_form(self, name: str, obj: CapturedObject, value: Any) -> None:
         """Write the test of a value on a device, which is an input."""
         self._lines.append(
             f"if {name}.form != {self._constant(value.form)} or "
             f"{name}._writeable is not {value._writeable}: return N"
         )
-        if found.direct:
-            self._input(name, found)
-        if found.hidden:
+        if obj.direct:
+            self._input(name, obj)
+        if obj.hidden:
             self._test_same(name, value)
 
-    def _test_sequence(self, name: str, found: CapturedObject) -> None:
-        if found.grows(self._growing):
+    def _test_sequence(self, name: str, obj: CapturedObject) -> None:
+        if obj.grows(self._growing):
             self._lines.append(f"if type({name}) is not {self._constant(list)}: return N")
             return
         self._lines.append(
-            f"if type({name}) is not {self._constant(type(found.value))} or "
-            f"len({name}) != {len(found.value)}: return N"
+            f"if type({name}) is not {self._constant(type(obj.value))} or "
+            f"len({name}) != {len(obj.value)}: return N"
         )
 
-    def _test_mapping(self, name: str, found: CapturedObject) -> None:
-        keys = tuple(found.value)
+    def _test_mapping(self, name: str, obj: CapturedObject) -> None:
+        keys = tuple(obj.value)
         if all(type(key) is str for key in keys):
             same = f"list({name}) == {self._constant(list(keys))}"
         else:
             same = f"items({name}, {self._constant(keys)})"
         self._lines.append(
-            f"if type({name}) is not {self._constant(type(found.value))} or "
-            f"len({name}) != {len(found.value)} or not {same}: return N"
+            f"if type({name}) is not {self._constant(type(obj.value))} or "
+            f"len({name}) != {len(obj.value)} or not {same}: return N"
         )
 
     _test_proxy = _test_mapping
 
-    def _test_class(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
-        self._test_classes(found.value)
-        self._test_classes(type(found.value))
+    def _test_class(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
+        self._test_classes(obj.value)
+        self._test_classes(type(obj.value))
 
-    def _test_module(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
-        space = vars(found.value)
+    def _test_module(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
+        space = vars(obj.value)
         if not self._names.isdisjoint(_ASKING) or "__getattr__" in space:
             self._test_absent(self._constant(space), self._names.difference(space))
 
-    def _test_opaque(self, name: str, found: CapturedObject) -> None:
-        if issubclass(type(found.value), StandIn):  # which another one may replace
+    def _test_opaque(self, name: str, obj: CapturedObject) -> None:
+        if issubclass(type(obj.value), StandIn):  # which another one may replace
             self._space["original"] = original
-            known, of = self._constant(found.value), self._constant(original(found.value))
+            known, of = self._constant(obj.value), self._constant(original(obj.value))
             self._lines.append(
                 f"if {name} is not {known} and original({name}) is not {of}: return N"
             )
         else:
-            self._test_identity(name, found)
-        if isinstance(found.value, types.ModuleType) and not self._names.isdisjoint(_ASKING):
-            space = space_of(found.value)
+            self._test_identity(name, obj)
+        if isinstance(obj.value, types.ModuleType) and not self._names.isdisjoint(_ASKING):
+            space = space_of(obj.value)
             self._test_absent(self._constant(space), self._names.difference(space))
 
-    def _test_set(self, name: str, found: CapturedObject) -> None:
-        held = self._constant(tuple(found.value))
-        kind = self._constant(type(found.value))
-        self._lines.append(f"if type({name}) is not {kind} or not items({name}, {held}): return N")
+    def _test_set(self, name: str, obj: CapturedObject) -> None:
+        items = self._constant(tuple(obj.value))
+        kind = self._constant(type(obj.value))
+        self._lines.append(f"if type({name}) is not {kind} or not items({name}, {items}): return N")
 
-    def _test_view(self, name: str, found: CapturedObject) -> None:
-        self._test_identity(name, found)
+    def _test_view(self, name: str, obj: CapturedObject) -> None:
+        self._test_identity(name, obj)
 
     _test_bound = _test_view
 
-    def _test_instance(self, name: str, found: CapturedObject) -> None:
-        value, lines = found.value, self._lines
+    def _test_instance(self, name: str, obj: CapturedObject) -> None:
+        value, lines = obj.value, self._lines
         lines.append(f"if type({name}) is not {self._constant(type(value))}: return N")
         if isinstance(value, (list, tuple)):
             lines.append(f"if len({name}) != {len(value)}: return N")
         elif isinstance(value, (dict, set, frozenset)):
             lines.append(f"if not items({name}, {self._constant(tuple(value))}): return N")
         elif isinstance(value, enum.Enum):
-            self._test_identity(name, found)
+            self._test_identity(name, obj)
         elif isinstance(value, (int, float, complex, str, bytes, np.generic)):
             self._space["number"] = same_number
             lines.append(f"if not number({name}, {self._constant(value)}): return N")
@@ -473,12 +471,12 @@ class Maker:
 
 def needed_by(names: Iterable[str], ways: Mapping[str, tuple[str, str]]) -> list[str]:
     """Return the variables by way of which others are found."""
-    found = []
+    variables = []
     for name in names:
         while name in ways:
             name = ways[name][1]
-            found.append(name)
-    return found
+            variables.append(name)
+    return variables
 
 
 def _owner(obj: Any, key: str) -> type:

@@ -24,7 +24,7 @@ from adarray.core.trace import Handle
 from adarray.intercepting.memory import is_cached
 from adarray.intercepting.standins import remembered
 from adarray.jitting.captures.checks import Input
-from adarray.jitting.captures.effects import GrowingList, StateBefore, held
+from adarray.jitting.captures.effects import GrowingList, StateBefore, items_of
 from adarray.jitting.captures.fingerprints import is_python, slots_in
 from adarray.jitting.captures.kinds import is_library, is_ours, names_in, stored_in
 from adarray.jitting.captures.parts import Cells, ClassAttributes, Elements, Slots
@@ -83,15 +83,17 @@ class Clones:
 
     def __init__(self, walk: CaptureWalk, inputs: list[Input], values: list[Any]) -> None:
         self._walk = walk
-        self._clones: dict[int, Any] = {id(i.found): v for i, v in zip(inputs, values, strict=True)}
+        self._clones: dict[int, Any] = {
+            id(i.captured): v for i, v in zip(inputs, values, strict=True)
+        }
         self._originals: dict[int, tuple[Any, Any]] = {}  # id of clone -> clone, original
         for i, v in zip(inputs, values, strict=True):
-            self._originals[id(v)] = (v, i.found.value)
-        for found in walk.order:
+            self._originals[id(v)] = (v, i.captured.value)
+        for obj in walk.order:
             # Their caches must not hold what a run computes: see adarray.jitting.captures.cached.
-            if found.kind == "cached" and is_cached(found.value):
-                self._keep(found, remembered(found.value))
-        growing = [found for found in walk.order if found.grows(walk.growing)]
+            if obj.kind == "cached" and is_cached(obj.value):
+                self._keep(obj, remembered(obj.value))
+        growing = [obj for obj in walk.order if obj.grows(walk.growing)]
         self._dirty, self._shared = _with_globals({*self._clones, *map(id, growing)}, walk)
         self._spaces: dict[int, Space] = {}  # by the identity of the globals
         self._own_cells: dict[int, Any] = {}  # by the identity of the cell that each stands for
@@ -101,42 +103,42 @@ class Clones:
         self.roots = [self._of(r) for r in walk.roots]
         self._begin()
 
-    def _of(self, found: CapturedObject) -> Any:
+    def _of(self, obj: CapturedObject) -> Any:
         """Return the clone of an object; itself if it leads to no input."""
-        made = self._clones.get(id(found))
-        if made is None:
-            if id(found) not in self._dirty:
-                return found.value
-            made = getattr(self, f"_clone_{found.kind}")(found)
-            self._clones[id(found)] = made
-            self._originals[id(made)] = (made, found.value)
-        return made
+        clone = self._clones.get(id(obj))
+        if clone is None:
+            if id(obj) not in self._dirty:
+                return obj.value
+            clone = getattr(self, f"_clone_{obj.kind}")(obj)
+            self._clones[id(obj)] = clone
+            self._originals[id(clone)] = (clone, obj.value)
+        return clone
 
-    def _keep(self, found: CapturedObject, made: Any) -> None:
+    def _keep(self, obj: CapturedObject, clone: Any) -> None:
         """Note a clone before its parts are cloned: they may lead back to it."""
-        self._clones[id(found)] = made
-        self._originals[id(made)] = (made, found.value)
+        self._clones[id(obj)] = clone
+        self._originals[id(clone)] = (clone, obj.value)
 
     # -- one kind each ---------------------------------------------------------------------------
 
-    def _clone_function(self, found: CapturedObject) -> Any:
-        f = found.value
+    def _clone_function(self, obj: CapturedObject) -> Any:
+        f = obj.value
         space: Any = f.__globals__
         if id(space) in self._shared:
             space = self._spaces.get(id(space)) or self._spaces.setdefault(id(space), Space(space))
-        changing = {id(e.key) for e in found.edges if id(e.child) in self._dirty}
+        changing = {id(e.key) for e in obj.edges if id(e.child) in self._dirty}
         cells = tuple(
             self._own_cells.setdefault(id(c), _CELL()) if id(c) in changing else c
             for c in f.__closure__ or ()
         )
-        made = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells)
-        made.__kwdefaults__ = dict(f.__kwdefaults__) if f.__kwdefaults__ else None
-        made.__dict__.update(f.__dict__)
-        made.__qualname__, made.__module__ = f.__qualname__, f.__module__
-        made.__annotations__ = f.__annotations__
-        self._keep(found, made)
+        clone = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells)
+        clone.__kwdefaults__ = dict(f.__kwdefaults__) if f.__kwdefaults__ else None
+        clone.__dict__.update(f.__dict__)
+        clone.__qualname__, clone.__module__ = f.__qualname__, f.__module__
+        clone.__annotations__ = f.__annotations__
+        self._keep(obj, clone)
         defaults = list(f.__defaults__ or ())
-        for e in found.edges:
+        for e in obj.edges:
             if id(e.child) not in self._dirty or not e.clones:
                 continue
             value = self._of(e.child)
@@ -149,84 +151,86 @@ class Clones:
             elif e.how == "default":
                 defaults[e.key] = value
             elif e.how == "keyword":
-                made.__kwdefaults__[e.key] = value  # type: ignore[index]
-        made.__defaults__ = tuple(defaults) if f.__defaults__ else None
-        return made
+                clone.__kwdefaults__[e.key] = value  # type: ignore[index]
+        clone.__defaults__ = tuple(defaults) if f.__defaults__ else None
+        return clone
 
-    def _parts(self, found: CapturedObject) -> dict[Any, Any]:
-        return {e.key: self._of(e.child) for e in found.edges}
+    def _parts(self, obj: CapturedObject) -> dict[Any, Any]:
+        return {e.key: self._of(e.child) for e in obj.edges}
 
-    def _clone_method(self, found: CapturedObject) -> Any:
-        parts = self._parts(found)
-        if any(e.child.kind == "random" for e in found.edges):
-            return getattr(parts["__self__"], found.value.__name__)
+    def _clone_method(self, obj: CapturedObject) -> Any:
+        parts = self._parts(obj)
+        if any(e.child.kind == "random" for e in obj.edges):
+            return getattr(parts["__self__"], obj.value.__name__)
         return types.MethodType(parts["__func__"], parts["__self__"])
 
-    def _clone_bound(self, found: CapturedObject) -> Any:
-        return getattr(self._parts(found)["__self__"], found.value.__name__)
+    def _clone_bound(self, obj: CapturedObject) -> Any:
+        return getattr(self._parts(obj)["__self__"], obj.value.__name__)
 
-    def _clone_partial(self, found: CapturedObject) -> Any:
-        parts = self._parts(found)
-        made = functools.partial(parts["func"], *parts["args"], **parts["keywords"])
-        made.__dict__.update(found.value.__dict__)
-        return made
+    def _clone_partial(self, obj: CapturedObject) -> Any:
+        parts = self._parts(obj)
+        clone = functools.partial(parts["func"], *parts["args"], **parts["keywords"])
+        clone.__dict__.update(obj.value.__dict__)
+        return clone
 
-    def _clone_jitted(self, found: CapturedObject) -> Any:
-        return self._parts(found)["_f"]  # inside of a recording it would be called through
+    def _clone_jitted(self, obj: CapturedObject) -> Any:
+        return self._parts(obj)["_f"]  # inside of a recording it would be called through
 
-    def _clone_transformed(self, found: CapturedObject) -> Any:
-        return self._parts(found)["_call"]
+    def _clone_transformed(self, obj: CapturedObject) -> Any:
+        return self._parts(obj)["_call"]
 
-    def _clone_whole(self, found: CapturedObject) -> Any:
-        return found.value.over(self._parts(found))
+    def _clone_whole(self, obj: CapturedObject) -> Any:
+        return obj.value.over(self._parts(obj))
 
-    def _clone_sequence(self, found: CapturedObject) -> Any:
-        x = found.value
+    def _clone_sequence(self, obj: CapturedObject) -> Any:
+        x = obj.value
         if isinstance(x, tuple):
-            items = [self._of(e.child) for e in found.edges if e.how == "item"]
+            items = [self._of(e.child) for e in obj.edges if e.how == "item"]
             return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
-        if found.grows(self._walk.growing):
+        if obj.grows(self._walk.growing):
             return GrowingList(x)
-        made = copy.copy(x)
-        self._keep(found, made)
-        for e in found.edges:
+        clone = copy.copy(x)
+        self._keep(obj, clone)
+        for e in obj.edges:
             if e.how == "item":
-                made[e.key] = self._of(e.child)
-        return made
+                clone[e.key] = self._of(e.child)
+        return clone
 
-    def _clone_mapping(self, found: CapturedObject) -> Any:
-        made = copy.copy(found.value)
-        self._keep(found, made)
-        for e in found.edges:
+    def _clone_mapping(self, obj: CapturedObject) -> Any:
+        clone = copy.copy(obj.value)
+        self._keep(obj, clone)
+        for e in obj.edges:
             if e.how == "item":
-                made[e.key] = self._of(e.child)
-        return made
+                clone[e.key] = self._of(e.child)
+        return clone
 
-    def _clone_instance(self, found: CapturedObject) -> Any:
-        obj = found.value
-        cls = type(obj)
-        made: Any = cls() if cls is types.SimpleNamespace else object.__new__(cls)
-        if hasattr(obj, "__dict__"):
-            made.__dict__.update(obj.__dict__)
-        slots = Slots(obj)
-        Slots(made).update({key: slots[key] for key in slots.keys()})  # noqa: SIM118
-        self._keep(found, made)
-        for e in found.edges:
+    def _clone_instance(self, obj: CapturedObject) -> Any:
+        instance = obj.value
+        cls = type(instance)
+        clone: Any = cls() if cls is types.SimpleNamespace else object.__new__(cls)
+        if hasattr(instance, "__dict__"):
+            clone.__dict__.update(instance.__dict__)
+        slots = Slots(instance)
+        Slots(clone).update({key: slots[key] for key in slots.keys()})  # noqa: SIM118
+        self._keep(obj, clone)
+        for e in obj.edges:
             if e.clones and id(e.child) in self._dirty:
                 value = self._of(e.child)
                 if e.how == "slot":
-                    e.key.__set__(made, value)
+                    e.key.__set__(clone, value)
                     continue
-                made.__dict__[e.key] = types.MethodType(value, made) if e.how == "method" else value
-        return made
+                clone.__dict__[e.key] = (
+                    types.MethodType(value, clone) if e.how == "method" else value
+                )
+        return clone
 
-    def _clone_module(self, found: CapturedObject) -> Any:
-        made = types.ModuleType(found.value.__name__)
-        made.__dict__.update(found.value.__dict__)
-        self._keep(found, made)
-        for e in found.edges:
-            made.__dict__[e.key] = self._of(e.child)
-        return made
+    def _clone_module(self, obj: CapturedObject) -> Any:
+        clone = types.ModuleType(obj.value.__name__)
+        clone.__dict__.update(obj.value.__dict__)
+        self._keep(obj, clone)
+        for e in obj.edges:
+            clone.__dict__[e.key] = self._of(e.child)
+        return clone
 
     # -- what the run wrote ----------------------------------------------------------------------
 
@@ -238,10 +242,10 @@ class Clones:
             self._before.append(StateBefore(space, space.real, dict(space), "global", None))
         globals_: dict[int, Globals] = {}
         shared: set[int] = set()  # cells that clones and originals have in common
-        for found in self._walk.order:
-            original = found.value
-            clone = self._clones.get(id(found), original)
-            if found.kind == "function" and not is_ours(original.__module__):
+        for obj in self._walk.order:
+            original = obj.value
+            clone = self._clones.get(id(obj), original)
+            if obj.kind == "function" and not is_ours(original.__module__):
                 real = original.__globals__
                 globals_.setdefault(id(real), Globals(real)).names |= names_in(original.__code__)
                 for own, cell in zip(
@@ -250,16 +254,16 @@ class Clones:
                     if own is cell and id(cell) not in shared:
                         shared.add(id(cell))
                         self._cells.append((cell, cell, contents(cell)))
-            self._note(found, clone)
-            if found.hidden and clone is not original and found.kind != "array":
-                self._note(found, original)
+            self._note(obj, clone)
+            if obj.hidden and clone is not original and obj.kind != "array":
+                self._note(obj, original)
         for part in globals_.values():
             before = {n: part[n] for n in part.keys()}  # noqa: SIM118
             self._before.append(StateBefore(part, part.real, before, "global", None))
 
-    def _note(self, found: CapturedObject, clone: Any) -> None:
+    def _note(self, obj: CapturedObject, clone: Any) -> None:
         """Note what an object, and its clone, hold before the run."""
-        original, kind = found.value, found.kind
+        original, kind = obj.value, obj.kind
         # Clone, original, and how a compiled call can change it as the run does.
         parts: list[tuple[Any, Any, str]] = []
         if kind == "mapping" or (kind == "sequence" and not isinstance(original, tuple)):
@@ -282,12 +286,12 @@ class Clones:
             if cls not in self._classes and not is_library(cls.__module__):
                 self._classes.add(cls)
                 parts.append((ClassAttributes(cls),) * 2 + ("",))
-        self._before += [StateBefore(a, b, held(a), how, found) for a, b, how in parts]
+        self._before += [StateBefore(a, b, items_of(a), how, obj) for a, b, how in parts]
 
     def written(self) -> Iterator[tuple[StateBefore, dict[Any, Any]]]:
         """Yield what was noted of each object that differs now, and what its clone holds."""
         for noted in self._before:
-            now = held(noted.clone)
+            now = items_of(noted.clone)
             before = noted.before
             if list(now) != list(before) or any(now[k] is not before[k] for k in now):
                 yield noted, now
@@ -305,10 +309,10 @@ class Clones:
         What one half of the code has written, the other half has not seen.
         """
         loose = [f for f in self._walk.order if f.kind == "function" and f.hidden]
-        for (_, original, before, how, found), now in self.written():
-            if found is not None:
-                if found.hidden and self._clones.get(id(found), found.value) is not found.value:
-                    return _shown(found.name)
+        for (_, original, before, how, obj), now in self.written():
+            if obj is not None:
+                if obj.hidden and self._clones.get(id(obj), obj.value) is not obj.value:
+                    return _shown(obj.name)
             elif how == "global" and id(original) in self._spaces:
                 changed = {k for k in now if k not in before or before[k] is not now[k]}
                 for f in loose:
@@ -323,13 +327,13 @@ class Clones:
 
     def knows(self, x: Any) -> bool:
         """Whether an object was there before the run, or is the clone of one."""
-        return id(x) in self._originals or any(x is found.value for found in self._walk.order)
+        return id(x) in self._originals or any(x is obj.value for obj in self._walk.order)
 
-    def looked(self) -> str:
+    def unexpected_read(self) -> str:
         """Return the name of a list that grows and was read; "" if there is none."""
         for noted in self._before:
-            if isinstance(noted.clone, GrowingList) and noted.clone.looked:
-                return _shown(noted.found.name)
+            if isinstance(noted.clone, GrowingList) and noted.clone.was_read:
+                return _shown(noted.captured.name)
         return ""
 
     def wrote(self) -> bool:
@@ -340,14 +344,12 @@ class Clones:
         """Return the name of what the run wrote into, as the user would write it; "" if unknown."""
         for (_, original, before, *_), now in self.written():
             keys = [*(k for k in now if k not in before or before[k] is not now[k]), *before]
-            for found in self._walk.order:
-                if found.value is original:
-                    return _shown(found.name)
-                space = getattr(found.value, "__dict__", None)
-                if space is original or (
-                    isinstance(original, Slots) and original.of is found.value
-                ):
-                    where = "" if found.kind == "module" else f"{_shown(found.name)}."
+            for obj in self._walk.order:
+                if obj.value is original:
+                    return _shown(obj.name)
+                space = getattr(obj.value, "__dict__", None)
+                if space is original or (isinstance(original, Slots) and original.of is obj.value):
+                    where = "" if obj.kind == "module" else f"{_shown(obj.name)}."
                     return f"{where}{keys[0]}"
             if isinstance(original, dict) and "__name__" in original:
                 return str(keys[0])
@@ -485,24 +487,26 @@ def _with_globals(targets: set[int], walk: CaptureWalk) -> tuple[set[int], set[i
 
     By identity. Where one function assigns a global, all that use it must see the same globals.
     """
-    functions = [found for found in walk.order if found.kind == "function"]
+    functions = [obj for obj in walk.order if obj.kind == "function"]
     stored: dict[int, frozenset[str]] = {}
-    for found in functions:
-        space = id(found.value.__globals__)
-        stored[space] = stored.get(space, frozenset()) | stored_in(found.value.__code__)
+    for function in functions:
+        space = id(function.value.__globals__)
+        stored[space] = stored.get(space, frozenset()) | stored_in(function.value.__code__)
     while True:
         dirty = _leading_to(targets, walk)
         shared = {
-            id(found.value.__globals__)
-            for found in functions
-            if any(e.how == "global" and id(e.child) in dirty for e in found.edges)
+            id(function.value.__globals__)
+            for function in functions
+            if any(e.how == "global" and id(e.child) in dirty for e in function.edges)
         }
         more = {
-            id(found)
-            for found in functions
-            if id(found) not in dirty
-            and id(found.value.__globals__) in shared
-            and not stored[id(found.value.__globals__)].isdisjoint(names_in(found.value.__code__))
+            id(function)
+            for function in functions
+            if id(function) not in dirty
+            and id(function.value.__globals__) in shared
+            and not stored[id(function.value.__globals__)].isdisjoint(
+                names_in(function.value.__code__)
+            )
         }
         if not more:
             return dirty, shared
@@ -512,14 +516,14 @@ def _with_globals(targets: set[int], walk: CaptureWalk) -> tuple[set[int], set[i
 def _leading_to(targets: set[int], walk: CaptureWalk) -> set[int]:
     """Return the identities of what was found that leads to one of `targets` through clones."""
     above: dict[int, list[CapturedObject]] = {}
-    for found in walk.order:
-        for e in found.edges:
+    for obj in walk.order:
+        for e in obj.edges:
             if e.clones:
-                above.setdefault(id(e.child), []).append(found)
+                above.setdefault(id(e.child), []).append(obj)
     dirty, waiting = set(targets), list(targets)
     while waiting:
-        for found in above.get(waiting.pop(), ()):
-            if id(found) not in dirty:
-                dirty.add(id(found))
-                waiting.append(id(found))
+        for obj in above.get(waiting.pop(), ()):
+            if id(obj) not in dirty:
+                dirty.add(id(obj))
+                waiting.append(id(obj))
     return dirty

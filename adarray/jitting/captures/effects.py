@@ -42,7 +42,7 @@ class Effect(NamedTuple):
         Name, index or key; None for cells and lists that grow.
     name : str
         What is changed, as the user would write it.
-    given : tuple or None
+    argument_path : tuple or None
         Where in ``(args, kwargs)`` the value is, if it is a container that the caller has passed.
     """
 
@@ -50,7 +50,7 @@ class Effect(NamedTuple):
     place: Any
     key: Any
     name: str
-    given: tuple[Any, ...] | None = None
+    argument_path: tuple[Any, ...] | None = None
 
 
 class Kept(NamedTuple):
@@ -91,7 +91,7 @@ class StateBefore(NamedTuple):
     before : dict
     how : str
         As of an `Effect`; "" where changes cannot be repeated.
-    found : CapturedObject or None
+    captured : CapturedObject or None
         The object; None for globals.
     """
 
@@ -99,10 +99,10 @@ class StateBefore(NamedTuple):
     original: Any
     before: dict[Any, Any]
     how: str
-    found: Any
+    captured: Any
 
 
-def held(x: Any) -> dict[Any, Any]:
+def items_of(x: Any) -> dict[Any, Any]:
     """Return what a mapping or a list holds, by key; a list that notices reads does not."""
     if hasattr(x, "keys"):
         return {key: x[key] for key in x.keys()} if isinstance(x, Slots) else dict(x)  # noqa: SIM118
@@ -115,13 +115,13 @@ def held(x: Any) -> dict[Any, Any]:
 class GrowingList(list):  # type: ignore[type-arg]
     """A list that takes items, and notes whether those that it had before are looked at."""
 
-    __slots__ = ("before", "looked")
+    __slots__ = ("before", "was_read")
     __class__ = list  # type: ignore[assignment]  # answers ``x.__class__``
 
     def __init__(self, items: list[Any]) -> None:
         list.__init__(self, items)
         self.before = list.__len__(self)
-        self.looked = False
+        self.was_read = False
 
     def append(self, item: Any) -> None:
         """Append an item."""
@@ -136,16 +136,16 @@ class GrowingList(list):  # type: ignore[type-arg]
         return self
 
     def __radd__(self, items: Any) -> Any:
-        self.looked = True
+        self.was_read = True
         return items + list(list.__iter__(self))
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # copies are lists
-        self.looked = True
+        self.was_read = True
         return list, (list(list.__iter__(self)),)
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, SupportsIndex) or not self._is_new(key.__index__()):
-            self.looked = True
+            self.was_read = True
         return list.__getitem__(self, key)
 
     def _is_new(self, index: int) -> bool:
@@ -153,14 +153,14 @@ class GrowingList(list):  # type: ignore[type-arg]
         return self.before - list.__len__(self) <= index < 0
 
 
-def _looking(name: str) -> Callable[..., Any]:
+def _reading(name: str) -> Callable[..., Any]:
     method = getattr(list, name)
 
-    def looked(self: GrowingList, *args: Any, **kwargs: Any) -> Any:
-        self.looked = True
+    def read(self: GrowingList, *args: Any, **kwargs: Any) -> Any:
+        self.was_read = True
         return method(self, *args, **kwargs)
 
-    return looked
+    return read
 
 
 for _method in sorted({
@@ -169,15 +169,15 @@ for _method in sorted({
     "__delitem__", "__repr__", "clear", "copy", "count", "index", "insert", "pop",
     "remove", "reverse", "sort", "__sizeof__",
 }):  # fmt: skip
-    setattr(GrowingList, _method, _looking(_method))
+    setattr(GrowingList, _method, _reading(_method))
 GrowingList.__hash__ = None  # as that of a list
 STANDS_FOR[GrowingList] = list  # answers ``type(x)``
 
 
-def can_grow(found: Any, names: set[str]) -> bool:
+def can_grow(obj: Any, names: set[str]) -> bool:
     """Whether a captured list that a run appended to can be one that notices reads."""
-    own = found is not None and found.direct and not found.hidden
-    return own and type(found.value) is list and _UNSEEN.isdisjoint(names)
+    own = obj is not None and obj.direct and not obj.hidden
+    return own and type(obj.value) is list and _UNSEEN.isdisjoint(names)
 
 
 # -- what a run has changed ----------------------------------------------------------------------
@@ -206,7 +206,7 @@ class EffectReader:
         self._numbers: set[str] = set()
         self._lists: set[str] = set()
         self._containers: set[int] = set()
-        self._given: dict[int, tuple[Any, ...]] = {}
+        self._argument_paths: dict[int, tuple[Any, ...]] = {}
 
     def read(self, result: Any, args: Any) -> Kept:
         """Return what was changed.
@@ -218,10 +218,10 @@ class EffectReader:
         args : tuple
             ``(args, kwargs)`` of the run.
         """
-        self._given = dict(_containers(args, ()))
-        self._places = {id(found): i for i, found in enumerate(self._order)}
-        found = list(_containers(result, ()))
-        self._containers = {i for i, _ in found}
+        self._argument_paths = dict(_containers(args, ()))
+        self._places = {id(obj): i for i, obj in enumerate(self._order)}
+        containers = list(_containers(result, ()))
+        self._containers = {i for i, _ in containers}
         repeats = all(self._note(noted, now) for noted, now in self._clones.written())
         repeats = repeats and all(
             self._cell(cell, before, now) for cell, before, now in self._clones.cells_written()
@@ -233,7 +233,7 @@ class EffectReader:
 
     def _note(self, noted: StateBefore, now: dict[Any, Any]) -> bool:
         """Note the changes of one object; return whether they can be repeated."""
-        before, found, how = noted.before, noted.found, noted.how
+        before, obj, how = noted.before, noted.captured, noted.how
         if not how or not before.keys() <= now.keys():
             return False
         if isinstance(noted.original, dict) and list(now)[: len(before)] != list(before):
@@ -241,17 +241,17 @@ class EffectReader:
         if isinstance(noted.original, collections.deque) and len(now) != len(before):
             return False  # its items move
         place: Any = Same(noted.original)
-        if found is not None:
-            place = self._places[id(found)]
-            if found.hidden or not found.direct:
+        if obj is not None:
+            place = self._places[id(obj)]
+            if obj.hidden or not obj.direct:
                 return False
         changed = [k for k in now if k not in before or before[k] is not now[k]]
         if isinstance(noted.original, list) and len(now) > len(before):
-            if changed[0] < len(before) or not can_grow(found, self._names):
+            if changed[0] < len(before) or not can_grow(obj, self._names):
                 return False
             if not isinstance(noted.clone, GrowingList):
-                self._lists.add(found.name)
-            return self._add("append", place, None, found.name, [now[k] for k in changed])
+                self._lists.add(obj.name)
+            return self._add("append", place, None, obj.name, [now[k] for k in changed])
         for key in changed:
             if type(key) not in _PLAIN:
                 return False
@@ -270,8 +270,8 @@ class EffectReader:
         return self._add("cell", Same(cell), None, name, now)
 
     def _edges(self, noted: StateBefore) -> list[Any]:
-        if noted.found is not None:
-            return [e for e in noted.found.edges if e.how in (noted.how, "module")]
+        if noted.captured is not None:
+            return [e for e in noted.captured.edges if e.how in (noted.how, "module")]
         return [
             e
             for f in self._order
@@ -291,12 +291,12 @@ class EffectReader:
 
     def _add(self, how: str, place: Any, key: Any, name: str, value: Any) -> bool:
         """Note one change; return whether it can be repeated."""
-        given = self._given.get(id(value)) if _is_container(value) else None
-        if given is not None:
+        path = self._argument_paths.get(id(value)) if _is_container(value) else None
+        if path is not None:
             value = None
         elif not self._is_value(value):
             return False
-        self._effects.append(Effect(how, place, key, name, given))
+        self._effects.append(Effect(how, place, key, name, path))
         self._values.append(value)
         return True
 
@@ -304,7 +304,7 @@ class EffectReader:
         """Whether something can be made anew in each call, from computed values."""
         if _is_container(x):
             # What is held in two places, or was there before, is one object in both.
-            if id(x) in self._containers or id(x) in self._given or self._clones.knows(x):
+            if id(x) in self._containers or id(x) in self._argument_paths or self._clones.knows(x):
                 return False
             self._containers.add(id(x))
             if type(x) is dict and not all(type(key) in _PLAIN for key in x):
@@ -332,9 +332,9 @@ def _key(edge: Any) -> Any:
 
 
 def _name(noted: StateBefore, key: Any) -> str:
-    if noted.found is None:
+    if noted.captured is None:
         return str(key)
-    name = noted.found.name
+    name = noted.captured.name
     return f"{name}[{key!r}]" if noted.how == "item" else f"{name}.{key}"
 
 
@@ -359,9 +359,9 @@ def apply(
     owners = iter(objects)
     for effect, value in zip(effects, values, strict=True):
         owner = effect.place.of if type(effect.place) is Same else next(owners)
-        if effect.given is not None:
+        if effect.argument_path is not None:
             value = args
-            for key in effect.given:
+            for key in effect.argument_path:
                 value = value[key]
         if effect.how == "append":
             owner.extend(value)

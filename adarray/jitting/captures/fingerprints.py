@@ -133,7 +133,7 @@ class FingerprintReader:
         self._is_walked = is_walked
         self._undo = undo
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # what rules made, whose identities are in use
+        self._alive: list[Any] = []  # what rules made, whose identities are in use
         self.children: list[Any] = []
 
     def of(self, x: Any) -> Any:
@@ -153,8 +153,8 @@ class FingerprintReader:
         if number is not None:
             return ("again", number)
         self._numbers[id(x)] = len(self._numbers)
-        self._kept.append(x)
-        if len(self._kept) > LIMIT:
+        self._alive.append(x)
+        if len(self._alive) > LIMIT:
             raise OpaqueError(f"it holds more than {LIMIT} objects")
         if self._undo is not None:
             self._undo += list(_restorers(x))
@@ -172,7 +172,7 @@ class FingerprintReader:
             raise OpaqueError(f"{type(error).__name__}: {error}") from error
         if parts is x:
             raise OpaqueError(f"its fingerprint is the {type(x).__name__} itself")
-        self._kept.append(parts)
+        self._alive.append(parts)
         return self.of(parts)
 
     def _unruled(self, x: Any, kind: type) -> Any:
@@ -211,8 +211,8 @@ class FingerprintReader:
             return (repr(form), self.of(x.tolist()))
         plain = x.view(np.ndarray)
         mask = np.ma.getmask(x)
-        held = () if mask is np.ma.nomask else (mask.tobytes(), repr(x.fill_value))  # type: ignore[attr-defined]
-        return (repr(form), plain.tobytes(), *held)
+        masked = () if mask is np.ma.nomask else (mask.tobytes(), repr(x.fill_value))  # type: ignore[attr-defined]
+        return (repr(form), plain.tobytes(), *masked)
 
     def _contents(self, x: Any) -> Iterator[Any]:
         """Yield what an instance of a subclass of a container, a number or text is."""
@@ -240,17 +240,17 @@ class FingerprintReader:
     def _pickled(self, x: Any) -> Iterator[Any]:
         """Yield what an object of a class that C made would be pickled as."""
         try:
-            made = x.__reduce_ex__(4)
+            reduced = x.__reduce_ex__(4)
         except Exception as error:
             raise OpaqueError(f"{type(error).__name__}: {error}") from error
-        if isinstance(made, str):  # found by its name
+        if isinstance(reduced, str):  # found by its name
             yield Same(x)
             return
-        self._kept.append(made)
-        for part in made:
+        self._alive.append(reduced)
+        for part in reduced:
             if hasattr(type(part), "__next__"):  # items, in the order of the object
                 part = list(part)
-                self._kept.append(part)
+                self._alive.append(part)
             yield self.of(part)
 
 
@@ -270,10 +270,10 @@ def _restorers(x: Any) -> Iterator[Callable[[], None]]:
             yield functools.partial(member.__set__, x, member.__get__(x))
 
 
-def _refill(x: Any, held: Any) -> None:
-    if len(x) != len(held) or list(x) != list(held) or isinstance(x, dict):
+def _refill(x: Any, items: Any) -> None:
+    if len(x) != len(items) or list(x) != list(items) or isinstance(x, dict):
         x.clear()
-        x.update(held)
+        x.update(items)
 
 
 # What Python code is made of, and objects that have no state that code reads.

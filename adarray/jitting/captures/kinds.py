@@ -62,14 +62,14 @@ def kind_of(x: Any) -> str:
     cls = type(x)
     if cls is np.ndarray:
         if x.dtype.hasobject:
-            return "objects" if x.dtype.names is None else "held"
+            return "objects" if x.dtype.names is None else "fingerprint"
         return "array" if x.dtype.kind in "biufc" and x.dtype.isnative else "content"
     if issubclass(cls, Handle):
         return "adarray"
     if cls in KINDS:
         return "device"
     if issubclass(cls, np.void):  # a look at an element of an array
-        return "held" if x.dtype.hasobject else "content"
+        return "fingerprint" if x.dtype.hasobject else "content"
     if isinstance(x, _SCALARS) and not issubclass(cls, type) and is_library(cls.__module__):
         return "scalar"
     if cls is types.FunctionType:
@@ -109,14 +109,14 @@ def _kind_of_class(x: Any, cls: type) -> str:
         return "random"
     known, rule = rule_of(cls)
     if known:
-        return "opaque" if rule is None else "held"
+        return "opaque" if rule is None else "fingerprint"
     if id(x) in REGISTERED:  # one operation, such as a ufunc of Numba's
         return "opaque"
     if is_code(x) or package_of(cls.__module__) in _OURS or issubclass(cls, types.ModuleType):
         return "opaque"
     if cls in _OBJECTS or (not is_library(cls.__module__) and is_python(cls)):
         return "instance"
-    return "held"
+    return "fingerprint"
 
 
 _ORDERED: dict[str, str] = collections.OrderedDict()
@@ -187,11 +187,11 @@ def unwrapped(x: Any) -> tuple[Any, ...]:
 
 def slots_of(cls: type) -> list[str]:
     """Return the names of the slots of a class of the user's."""
-    found: list[str] = []
+    names: list[str] = []
     for base in cls.__mro__:
         slots = base.__dict__.get("__slots__", ()) if not is_library(base.__module__) else ()
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return [s for s in found if s not in ("__dict__", "__weakref__")]
+        names += [slots] if isinstance(slots, str) else list(slots)
+    return [s for s in names if s not in ("__dict__", "__weakref__")]
 
 
 def can_clone(obj: Any) -> bool:

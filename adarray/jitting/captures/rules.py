@@ -65,8 +65,8 @@ _SPARSE = ("data", "indices", "indptr", "coords", "offsets", "rows", "_dict", "_
 
 
 def _sparse(x: Any) -> Any:
-    held = vars(x)
-    return x.format, {k: held[k] for k in _SPARSE if k in held}
+    attributes = vars(x)
+    return x.format, {k: attributes[k] for k in _SPARSE if k in attributes}
 
 
 def _frozen(x: Any) -> Any:

@@ -89,24 +89,24 @@ class CapturedState:
             return
         if self.reason:
             return
-        self.assumed = [found.value for found in self._walk.order if found.kind == "assumed"]
+        self.assumed = [obj.value for obj in self._walk.order if obj.kind == "assumed"]
         self._floats = floats
-        for found in self._walk.order:
-            if found.kind == "adarray":
-                x = sync_if_view(found.value)
+        for obj in self._walk.order:
+            if obj.kind == "adarray":
+                x = sync_if_view(obj.value)
                 if traced(x) or not _is_constant(x):
                     self.reason = (
-                        f"the captured ADArray {found.name} is traced, a view or a leaf with "
+                        f"the captured ADArray {obj.name} is traced, a view or a leaf with "
                         "requires_grad=True; pass it as an argument"
                     )
-            elif found.kind == "held" and isinstance(found.value, random.Random):
-                name, x = f"the random generator {found.name}", found.value
+            elif obj.kind == "fingerprint" and isinstance(obj.value, random.Random):
+                name, x = f"the random generator {obj.name}", obj.value
                 self._before.append((name, x, x.getstate, x.getstate(), x.setstate))
-            elif found.kind == "variable":
-                self._settings.append(_variable_put_back(found.value))
-            elif found.kind == "random" and (found.hidden or not found.direct):
-                name = f"the random generator {found.name}, which a class or slots hold"
-                self._watch(name, source_of(found.value))
+            elif obj.kind == "variable":
+                self._settings.append(_variable_put_back(obj.value))
+            elif obj.kind == "random" and (obj.hidden or not obj.direct):
+                name = f"the random generator {obj.name}, which a class or slots hold"
+                self._watch(name, source_of(obj.value))
         if not ENVIRONMENT.isdisjoint(self._walk.names):
             self._settings.append(_environment_put_back())
         if "random" in self._walk.names:
@@ -119,8 +119,8 @@ class CapturedState:
         self._maker = maker = Maker(self._walk, self._floats)
         self.check = maker.function()
         self.inputs = maker.inputs
-        held = any(i.found.kind == "adarray" for i in self.inputs)
-        self.owners = maker.function("owners") if held else self.check
+        has_adarrays = any(i.captured.kind == "adarray" for i in self.inputs)
+        self.owners = maker.function("owners") if has_adarrays else self.check
         self.hidden = maker.function("hidden") if maker.contents else None
         self._contents = maker.contents
         self.scalars = maker.scalars
@@ -139,7 +139,7 @@ class CapturedState:
         """Return a clone of the function, and of the static arguments, over other inputs."""
         return Clones(self._walk, self.inputs, values)
 
-    def kept(self, clones: Clones, result: Any, args: Any) -> Kept:
+    def changes(self, clones: Clones, result: Any, args: Any) -> Kept:
         """Return what a run over clones has changed, given its result and arguments."""
         walk = self._walk
         return EffectReader(clones, walk.order, walk.names, self._floats).read(result, args)
@@ -166,13 +166,17 @@ class CapturedState:
             content.restore(array)
             if not content.same(array):
                 raise _not_put_back("a captured object", array)
-        changed = [f for f in self._walk.order if f.held is not None and not f.held.same(f.value)]
+        changed = [
+            f
+            for f in self._walk.order
+            if f.fingerprint is not None and not f.fingerprint.same(f.value)
+        ]
         if changed:
             for undo in self._walk.undo:
                 undo()
-        for found in changed:
-            if found.held is not None and not found.held.same(found.value):
-                raise _not_put_back(found.name, found.value)
+        for obj in changed:
+            if obj.fingerprint is not None and not obj.fingerprint.same(obj.value):
+                raise _not_put_back(obj.name, obj.value)
 
     def overlap(self, arrays: list[Any]) -> bool:
         """Whether arrays may share memory with one that plain code reads as well."""
@@ -190,7 +194,7 @@ class CapturedState:
     def readers(self, arrays: list[np.ndarray]) -> set[str]:
         """Return the names of the captured inputs that code outside of the clones has read."""
         return {
-            i.found.name
+            i.captured.name
             for i in self.inputs
             if isinstance(i.value, np.ndarray)
             and any(np.may_share_memory(i.value, a) for a in arrays)
@@ -198,9 +202,11 @@ class CapturedState:
 
     def hide(self, names: set[str]) -> None:
         """Compare the contents of these captured inputs in every call."""
-        found = [i.found for i in self.inputs if i.found.name in names and not i.found.hidden]
-        if found:
-            for f in found:
+        objects = [
+            i.captured for i in self.inputs if i.captured.name in names and not i.captured.hidden
+        ]
+        if objects:
+            for f in objects:
                 f.hidden = True
             self._make()
 

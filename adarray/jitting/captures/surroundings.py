@@ -69,8 +69,10 @@ def levels() -> Any:
     import logging
 
     loggers = logging.Logger.manager.loggerDict
-    found = {k: (v.level, v.disabled) for k, v in loggers.items() if isinstance(v, logging.Logger)}
-    return logging.root.level, logging.Logger.manager.disable, found
+    by_name = {
+        k: (v.level, v.disabled) for k, v in loggers.items() if isinstance(v, logging.Logger)
+    }
+    return logging.root.level, logging.Logger.manager.disable, by_name
 
 
 def _module_of(x: Any) -> str:
@@ -99,12 +101,12 @@ def outside(x: Any, names: set[str]) -> str:
     """Return what an object of a library reads that no call can compare; "" if nothing."""
     if isinstance(x, type):
         if _module_of(x) in ("datetime", "pandas"):
-            asked = sorted(_CLOCKS & names & set(dir(x)))
-            return f"the clock, by {x.__name__}.{asked[0]}" if asked else ""
+            methods = sorted(_CLOCKS & names & set(dir(x)))
+            return f"the clock, by {x.__name__}.{methods[0]}" if methods else ""
         return ""
     if package_of(type(x).__module__) == "pathlib":
-        asked = sorted(_LOOKS & names)
-        return f"a file, by {type(x).__name__}.{asked[0]}" if asked else ""
+        methods = sorted(_LOOKS & names)
+        return f"a file, by {type(x).__name__}.{methods[0]}" if methods else ""
     if package_of(type(x).__module__) == "_thread" and "locked" in names:
         return "whether a lock is held, by locked"
     name = getattr(x, "__name__", "")

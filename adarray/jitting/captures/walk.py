@@ -54,7 +54,7 @@ class Edge:
     how : str
         ``item``, ``global``, ``builtin``, ``import``, ``cell``, ``default``, ``keyword``,
         ``attribute``, ``slot``, ``class``, ``module``, ``method``, ``part``, ``context``,
-        ``element`` (of an array of objects), ``referent`` (of a weak reference) or ``held``
+        ``element`` (of an array of objects), ``referent`` (of a weak reference) or ``fingerprint``
         (the same object as long as the parent has not changed).
     key : any
         Name, index or cell.
@@ -85,9 +85,9 @@ class CapturedObject:
         ``module``, ``set``, ``random``, ``jitted``, ``cached``, ``dispatch``, ``variable``,
         ``transformed``, ``whole`` (see `checkpoint`),
         ``reference`` and ``proxied`` (weak ones), ``stand_in`` (for a library's
-        object), ``objects`` (an array of them), ``content`` (compared by its contents), ``held``
-        (by a fingerprint), ``opaque`` (by identity: code of libraries, and what never changes) or
-        ``assumed`` (constant, by the user).
+        object), ``objects`` (an array of them), ``content`` (compared by its contents),
+        ``fingerprint`` (compared by one), ``opaque`` (by identity: code of libraries, and what
+        never changes) or ``assumed`` (constant, by the user).
     name : str
         How the user would write it.
     edges : list of Edge
@@ -95,11 +95,11 @@ class CapturedObject:
         Whether a chain of clones leads to it.
     hidden : bool
         Whether there is a way to it that no clone covers.
-    held : Held or None
-        The fingerprint of an object of the kind ``held``.
+    fingerprint : Held or None
+        The fingerprint of an object of the kind ``fingerprint``.
     """
 
-    __slots__ = ("direct", "edges", "held", "hidden", "kind", "name", "value")
+    __slots__ = ("direct", "edges", "fingerprint", "hidden", "kind", "name", "value")
 
     def __init__(self, value: Any, kind: str, name: str) -> None:
         self.value = value
@@ -108,7 +108,7 @@ class CapturedObject:
         self.edges: list[Edge] = []
         self.direct = False
         self.hidden = False
-        self.held: Held | None = None
+        self.fingerprint: Held | None = None
 
     def grows(self, names: Collection[str]) -> bool:
         """Whether this is a list that runs only append to, given the names of those."""
@@ -174,11 +174,11 @@ class CaptureWalk:
             self.undo: list[Callable[[], None]] = []
             self.roots = [self._find(f, getattr(f, "__name__", type(f).__name__))]
             self.roots += [self._find(x, f"argument {i}") for i, x in enumerate(statics)]
-            for found in self.order:
-                self._expand(found)
+            for obj in self.order:
+                self._expand(obj)
                 if len(self.order) > LIMIT:
                     raise TooMuchError(
-                        f"it reaches more than {LIMIT} objects, as by {found.name}; pass what "
+                        f"it reaches more than {LIMIT} objects, as by {obj.name}; pass what "
                         "it needs as arguments"
                     )
             if not INDIRECT.isdisjoint(self.names):  # names that code gets attributes by
@@ -187,10 +187,10 @@ class CaptureWalk:
             if len(self.names) == count:
                 break
         _mark(self.roots)
-        for found in self.order:
-            if found.kind == "cached" and found.hidden and is_cached(found.value):
+        for obj in self.order:
+            if obj.kind == "cached" and obj.hidden and is_cached(obj.value):
                 self._refuse(
-                    f"{found.name} has a cache, and is held where jit cannot follow what it "
+                    f"{obj.name} has a cache, and is held where jit cannot follow what it "
                     "returns; make it a global function or a method"
                 )
 
@@ -202,32 +202,32 @@ class CaptureWalk:
                 return known
         if steady and kind not in _DATA:
             kind = "opaque"
-        found = CapturedObject(value, kind, name)
+        obj = CapturedObject(value, kind, name)
         if kind != "scalar":
-            self._known[id(value)] = found
-        self.order.append(found)
-        return found
+            self._known[id(value)] = obj
+        self.order.append(obj)
+        return obj
 
-    def _expand(self, found: CapturedObject) -> None:
-        if found.kind == "held":
-            self._hold(found)
-        elif found.kind == "opaque":
-            read = outside(found.value, self.names)
+    def _expand(self, obj: CapturedObject) -> None:
+        if obj.kind == "fingerprint":
+            self._fingerprint(obj)
+        elif obj.kind == "opaque":
+            read = outside(obj.value, self.names)
             if read:
                 self._refuse(f"it reads {read}, which may be another time by time")
-        expand = getattr(self, f"_expand_{found.kind}", None)
-        if expand is not None and not found.grows(self.growing):
-            found.edges = [
+        expand = getattr(self, f"_expand_{obj.kind}", None)
+        if expand is not None and not obj.grows(self.growing):
+            obj.edges = [
                 Edge(how, key, self._find(child, name, how == "module" and not clones), clones)
-                for how, key, child, name, clones in expand(found.value, found.name)
+                for how, key, child, name, clones in expand(obj.value, obj.name)
             ]
 
-    def _hold(self, found: CapturedObject) -> None:
+    def _fingerprint(self, obj: CapturedObject) -> None:
         try:
-            found.held = Held(found.value, is_walked, self.undo)
+            obj.fingerprint = Held(obj.value, is_walked, self.undo)
         except OpaqueError as error:
             self._refuse(
-                f"{found.name} is of type {type(found.value).__name__}, which cannot be compared "
+                f"{obj.name} is of type {type(obj.value).__name__}, which cannot be compared "
                 f"in each call ({error}); pass what is needed of it as an argument, give "
                 "adarray.register_captured a rule, or name it in assume_constant"
             )
@@ -300,8 +300,8 @@ class CaptureWalk:
     def _expand_jitted(self, jitted: Any, name: str) -> Iterator[Any]:
         yield "part", "_f", jitted._f, name, True
 
-    def _expand_transformed(self, made: Any, name: str) -> Iterator[Any]:
-        yield "part", "_call", made._call, name, True
+    def _expand_transformed(self, transformed: Any, name: str) -> Iterator[Any]:
+        yield "part", "_call", transformed._call, name, True
 
     def _expand_whole(self, whole: Any, name: str) -> Iterator[Any]:
         for key in whole.functions():
@@ -331,10 +331,10 @@ class CaptureWalk:
                 if key in space and key not in _STREAMS and _is_small(space[key]):
                     yield "module", key, space[key], f"{name}.{key}", False
 
-    def _expand_held(self, x: Any, name: str) -> Iterator[Any]:
-        held = self._known[id(x)].held
-        for child in held.children if held is not None else ():
-            yield "held", None, child, f"an object in {name}", False
+    def _expand_fingerprint(self, x: Any, name: str) -> Iterator[Any]:
+        fingerprint = self._known[id(x)].fingerprint
+        for child in fingerprint.children if fingerprint is not None else ():
+            yield "fingerprint", None, child, f"an object in {name}", False
         if not is_library(type(x).__module__):
             yield from self._of_class(type(x), frozenset(), False, name)
 
@@ -380,7 +380,7 @@ class CaptureWalk:
         """Yield those keys of a dictionary, or elements of a set, that have attributes."""
         for key in keys:
             if type(key) not in _TEXT and kind_of(key) != "scalar":
-                yield "held", None, key, f"a key of {name}", False
+                yield "fingerprint", None, key, f"a key of {name}", False
 
     def _expand_objects(self, items: Any, name: str) -> Iterator[Any]:
         if items.size > LIMIT:
@@ -408,7 +408,7 @@ class CaptureWalk:
                             yield "class", (base, key), part, f"{base.__name__}.{key}", False
         if issubclass(cls, enum.Enum):  # members are found by values and names, too
             for member in cls.__members__.values():
-                yield "held", None, member, str(member), False
+                yield "fingerprint", None, member, str(member), False
 
     def _patterns(self, cls: type) -> None:
         """Take in the attributes that ``case Point(x, y)`` looks at."""
@@ -528,19 +528,19 @@ _NO_CODE = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qua
 def _mark(roots: list[CapturedObject]) -> None:
     """Find out what clones lead to, and what can be reached without passing through one."""
     waiting = list(roots)
-    for found in roots:
-        found.direct = True
+    for obj in roots:
+        obj.direct = True
     hidden: list[CapturedObject] = []
     while waiting:
-        found = waiting.pop()
-        for edge in found.edges:
+        obj = waiting.pop()
+        for edge in obj.edges:
             if not edge.clones:
                 hidden.append(edge.child)
             elif not edge.child.direct:
                 edge.child.direct = True
                 waiting.append(edge.child)
     while hidden:
-        found = hidden.pop()
-        if not found.hidden:
-            found.hidden = True
-            hidden.extend(edge.child for edge in found.edges)
+        obj = hidden.pop()
+        if not obj.hidden:
+            obj.hidden = True
+            hidden.extend(edge.child for edge in obj.edges)

@@ -190,12 +190,12 @@ class Explanation:
             children.setdefault(s.parent, []).append(number)
         lines = []
         stack = [(number, 0) for number in reversed(children.get(-1, []))]
-        taken = set(self.path)
+        on_path = set(self.path)
         while stack:
             number, depth = stack.pop()
             s = self.segments[number]
             pad = "  " * depth
-            mark = "*" if number in taken else " "
+            mark = "*" if number in on_path else " "
             after = "" if s.parent < 0 else f"if {outcome_text(s.outcome)}: "
             state = s.eager or f"compiled, {plural(s.runs, 'run')}"
             calls = sum(isinstance(e, Call) for e in s.events)
@@ -231,35 +231,35 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     -------
     Explanation
     """
-    taken = _path(jitted, args, kwargs)
+    path = _path(jitted, args, kwargs)
     for _ in range(CALLS):
-        if taken and taken[-1].leaf is not None and all(n.compiled is not None for n in taken):
+        if path and path[-1].leaf is not None and all(n.compiled is not None for n in path):
             break
         jitted(*_copied(args), **_copied(kwargs))
-        taken = _path(jitted, args, kwargs)
-    pending(taken, seconds=None)  # whoever asks wants to see what is compiled
+        path = _path(jitted, args, kwargs)
+    pending(path, seconds=None)  # whoever asks wants to see what is compiled
     entry = None
-    if taken:
-        tree = taken[0].tree
+    if path:
+        tree = path[0].tree
         entry = next(e for e in jitted.entries if any(v.tree is tree for v in e.variants))
     notes = [
         f"stays eager for {e.signature}: {e.eager}"
         for e in jitted.entries
         if e.eager and entry in (None, e)
     ]
-    segments = _segments(taken[0].tree.nodes()) if taken else {}
+    segments = _segments(path[0].tree.nodes()) if path else {}
     backend = ""
     if entry is not None:
-        engine = next(v.builder.engine for v in entry.variants if v.tree is taken[0].tree)
+        engine = next(v.builder.engine for v in entry.variants if v.tree is path[0].tree)
         backend = _backend_text(engine)
     return Explanation(
         getattr(jitted, "__name__", "function"),
         entry.signature if entry is not None else "",
         backend,
         [segment for _, segment in segments.values()],
-        [segments[id(node)][0] for node in taken],
+        [segments[id(node)][0] for node in path],
         notes,
-        (taken[0].tree.recordings, taken[0].tree.seconds) if taken else (0, 0.0),
+        (path[0].tree.recordings, path[0].tree.seconds) if path else (0, 0.0),
     )
 
 

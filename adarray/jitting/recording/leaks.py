@@ -31,19 +31,19 @@ def refuse_leaks(x: Any) -> None:
     if isinstance(x, _PLAIN) or (type(x) is np.ndarray and not x.dtype.hasobject):
         return
     seen: set[int] = {id(x)}
-    found = [x]
-    for obj in found:
+    objects = [x]
+    for obj in objects:
         if type(obj) is Traced or (isinstance(obj, Handle) and type(obj._v) is Traced):
             raise UntraceableError(
                 f"jit: a result is a {type(x).__name__}, inside of which a computed value would be "
                 "hidden; return arrays, in tuples, lists, dicts or dataclasses"
             )
-        if len(found) > _MOST:
+        if len(objects) > _MOST:
             return
         for part in _parts(obj):
             if id(part) not in seen and not isinstance(part, (*_PLAIN, *_OPAQUE)):
                 seen.add(id(part))
-                found.append(part)
+                objects.append(part)
 
 
 def _parts(x: Any) -> list[Any]:

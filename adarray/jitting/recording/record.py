@@ -27,7 +27,7 @@ from adarray.jitting.captures.effects import Effect
 from adarray.jitting.recording.leaks import refuse_leaks
 from adarray.jitting.recording.recorder import Recorder
 from adarray.jitting.shared.generators import GENERATORS, Draws, output, recorded
-from adarray.jitting.shared.links import Link, held_of, links_of
+from adarray.jitting.shared.links import Link, concrete_links_of, links_of
 from adarray.jitting.shared.signature import INPUT_LIMIT
 from adarray.jitting.shared.symbolic import Traced, UntraceableError, concrete, opened
 from adarray.jitting.shared.whole import is_whole
@@ -50,7 +50,7 @@ class RecordedRun(NamedTuple):
         caller's arrays alone.
     links : dict of int to Link
         Leaves that are inputs, other leaves, or views of those; with symbols in them.
-    held : dict of int to Link
+    concrete_links : dict of int to Link
         The same with concrete values.
     plain : list of ndarray
         Results that were no values of the run: others may own them, or have made them.
@@ -71,7 +71,7 @@ class RecordedRun(NamedTuple):
     rebuild: Callable[[list[Any]], Any]
     written: list[Any]
     links: dict[int, Link] = {}  # noqa: RUF012  (never changed)
-    held: dict[int, Link] = {}  # noqa: RUF012
+    concrete_links: dict[int, Link] = {}  # noqa: RUF012
     plain: list[np.ndarray] = []  # noqa: RUF012
     arrays: list[tuple[Handle, np.ndarray]] = []  # noqa: RUF012
     handles: list[tuple[int, Handle]] = []  # noqa: RUF012
@@ -89,7 +89,7 @@ def record(
     calls: list[CachedCall] | None = None,
     same: Sequence[int] = (),
     about: str = "a function",
-    kept: Callable[[Any], list[Any]] | None = None,
+    changes: Callable[[Any], list[Any]] | None = None,
     truths: bool = False,
 ) -> RecordedRun:
     """Run `f` once, with the current backend, and record what it computes.
@@ -114,7 +114,7 @@ def record(
         For each input the first one that is the same array, which stands for both.
     about : str, optional
         What is recorded, in words.
-    kept : callable, optional
+    changes : callable, optional
         Given the result, returns values that leave the run besides it.
     truths : bool, optional
         Whether code may ask if a truth value *is* NumPy's or Python's: each is a guard then.
@@ -132,28 +132,28 @@ def record(
     if calls is not None:
         recorder.calls = calls
     recording = recorder.recording
-    given = list(leaves)
+    stand_ins = list(leaves)
     handles: list[tuple[int, Handle]] = []
     for i, k in enumerate(traced):
         x = leaves[k]
         if isinstance(x, GENERATORS):
             symbol = Symbol((), object)
             recording.inputs.append(symbol)
-            given[k] = recorded(x, symbol, recorder)
+            stand_ins[k] = recorded(x, symbol, recorder)
             continue
         t = recorder._new(x, f)
         recording.inputs.append(t.symbol)
         if same and same[i] != i:
-            given[k] = given[traced[same[i]]]
+            stand_ins[k] = stand_ins[traced[same[i]]]
             continue
         if is_whole(t):
             recorder._bounds.note(t, INPUT_LIMIT)
-        given[k] = recorder.handle(t)
+        stand_ins[k] = recorder.handle(t)
         if isinstance(x, np.ndarray):
-            handles.append((i, given[k]))
+            handles.append((i, stand_ins[k]))
             if not (x.flags.writeable or is_device(x) or guarded(x)):
-                extras(given[k]).peers = READ_ONLY
-    args, kwargs = rebuild(given)
+                extras(stand_ins[k]).peers = READ_ONLY
+    args, kwargs = rebuild(stand_ins)
     inner = MODE.get()
     token = MODE.set(Mode(recorder, inner is None or inner.record, recorder.name))
     refused: list[BaseException] = []
@@ -161,15 +161,15 @@ def record(
     RECORDINGS.append(refused)
     try:
         result = _run(intercepted(f), args, kwargs)
-        values = kept(result) if kept is not None else []
+        values = changes(result) if changes is not None else []
         if values:
             result = (result, values)
-        found, rebuild_result = flatten(_named(result))
+        results, rebuild_result = flatten(_named(result))
         inputs = {id(h): i for i, h in handles}
         whole = recorder._library is not None or any(is_device(x) for x in leaves)
-        links = links_of(found, inputs, whole, recorder.capture)
-        concretes = [_output(x, recorder) for x in found]
-        held = held_of(found, links)
+        links = links_of(results, inputs, whole, recorder.capture)
+        concretes = [_output(x, recorder) for x in results]
+        concrete_links = concrete_links_of(results, links)
         written = []
         for i, h in handles:
             v = h._v if type(h._v) is Traced else recorder.capture(h._v)
@@ -193,14 +193,14 @@ def record(
         raise UntraceableError(
             f"jit: the function caught an error that NumPy would not have raised: {refused[0]}"
         ) from refused[0]
-    plain = [x for x in found if type(x) is np.ndarray]
+    plain = [x for x in results if type(x) is np.ndarray]
     arrays = [
         (h, x)
-        for h, x in zip(found, concretes, strict=True)
+        for h, x in zip(results, concretes, strict=True)
         if isinstance(h, Handle) and isinstance(x, np.ndarray)
     ]
     return RecordedRun(
-        recording, concretes, rebuild_result, written, links, held, plain, arrays, handles
+        recording, concretes, rebuild_result, written, links, concrete_links, plain, arrays, handles
     )
 
 

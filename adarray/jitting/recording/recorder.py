@@ -126,32 +126,32 @@ class Recorder(BaseEngine):
             values, limit = self._bounds.settle(_name(op), values)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
-        given = tuple(v.value if type(v) is Traced else v for v in values)
+        operands = tuple(v.value if type(v) is Traced else v for v in values)
         numbers = all(map(is_number, values))
         try:
             with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
-                r = compute(op, given, concrete(params) if params else params, self.inner)
+                r = compute(op, operands, concrete(params) if params else params, self.inner)
         except Exception as error:
             self.error = error
             raise
         if type(r) is not tuple and r is not None:
-            for v, c in zip(values, given, strict=True):
+            for v, c in zip(values, operands, strict=True):
                 if r is c and type(v) is Traced:
                     return v
         function = op.evaluate
         # Of Python numbers, a power is complex or not by their signs.
-        turned = (
-            numbers and isinstance(r, complex) and not any(isinstance(v, complex) for v in given)
+        became_complex = (
+            numbers and isinstance(r, complex) and not any(isinstance(v, complex) for v in operands)
         )
-        if turned or _is_dynamic(op, function, values, params):
+        if became_complex or _is_dynamic(op, function, values, params):
             args, kwargs = symbolic(values), symbolic(params)
             if op.variadic:
                 fixed = op.arity - 1
                 args = (*args[:fixed], list(args[fixed:]))
             return self.host(function, args, r, kwargs)
-        made = self._recorded(op, function, symbolic(values), symbolic(params), r, numbers)
-        self._bounds.note(made, limit)
-        return made
+        result = self._recorded(op, function, symbolic(values), symbolic(params), r, numbers)
+        self._bounds.note(result, limit)
+        return result
 
     def _written_out(
         self, op: Op, body: Any, values: tuple[Any, ...], params: dict[str, Any]
@@ -163,12 +163,12 @@ class Recorder(BaseEngine):
         UntraceableError
             If they disagree.
         """
-        given = tuple(v.value if type(v) is Traced else v for v in values)
-        expected = op.evaluate(*given, **concrete(opened(params)))
+        operands = tuple(v.value if type(v) is Traced else v for v in values)
+        expected = op.evaluate(*operands, **concrete(opened(params)))
         handles = [self.handle(v) if type(v) is Traced else v for v in values]
-        found = body(*handles, **params)
-        made = found._v if isinstance(found, Handle) else found
-        got = concrete(made)
+        output = body(*handles, **params)
+        result = output._v if isinstance(output, Handle) else output
+        got = concrete(result)
         form, wanted = (np.shape(got), np.result_type(got)), (np.shape(expected), expected.dtype)
         if form != wanted:
             raise UntraceableError(
@@ -181,7 +181,7 @@ class Recorder(BaseEngine):
             raise UntraceableError(
                 f"jit: expr of {op.name} computes something else than the function; they must agree"
             )
-        return made
+        return result
 
     def function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a NumPy function on plain and traced values, and record it."""
@@ -229,9 +229,9 @@ class Recorder(BaseEngine):
         args, kwargs = self._entered(args), self._entered(kwargs)
         if _is_dynamic(None, func, args, kwargs):
             return self.host(func, symbolic(args), r, symbolic(kwargs))
-        made = self._recorded(None, func, symbolic(args), symbolic(kwargs), r, numbers)
-        self._bounds.note(made, limit)
-        return made
+        result = self._recorded(None, func, symbolic(args), symbolic(kwargs), r, numbers)
+        self._bounds.note(result, limit)
+        return result
 
     def _into(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
         """Return what ``out=`` would hold, which NumPy itself may not write into."""
@@ -274,8 +274,8 @@ class Recorder(BaseEngine):
         """Append a call and return its traced results."""
         several = isinstance(r, (tuple, list))
         results = tuple(r) if several else (r,)
-        made = tuple(map(self._new, results, [function] * len(results)))
-        call = Call(op, function, args, params, tuple(t.symbol for t in made), several, _place())
+        outputs = tuple(map(self._new, results, [function] * len(results)))
+        call = Call(op, function, args, params, tuple(t.symbol for t in outputs), several, _place())
         errors: Any = np.geterr()
         call.errors = PYTHON if numbers else errors if errors != self._errors else None
         self.recording.events.append(call)
@@ -284,22 +284,22 @@ class Recorder(BaseEngine):
             tell(_long(self.about, len(self.recording.events), call.where))
         if not several:
             if self.truths and isinstance(r, (bool, np.bool_)):
-                return type(r)(bool(made[0]))  # its identity is asked for: a guard
-            return made[0]
-        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+                return type(r)(bool(outputs[0]))  # its identity is asked for: a guard
+            return outputs[0]
+        return type(r)(*outputs) if hasattr(r, "_fields") else type(r)(outputs)
 
     def host(self, function: Any, args: Any, r: Any, params: Any = None) -> Any:
         """Record a call that later runs make in Python, between two segments."""
         several = isinstance(r, (tuple, list))
-        made = [self._new(x, function) for x in (r if several else (r,))]
+        outputs = [self._new(x, function) for x in (r if several else (r,))]
         place = _place()
-        results = tuple(t.symbol for t in made)
+        results = tuple(t.symbol for t in outputs)
         call = Call(None, function, args, params or {}, results, several, place)
         outcome = tuple((s.shape, s.dtype) for s in call.results)
         self.recording.events.append(Guard("call", None, outcome, place, call))
         if not several:
-            return made[0]
-        return type(r)(*made) if hasattr(r, "_fields") else type(r)(made)
+            return outputs[0]
+        return type(r)(*outputs) if hasattr(r, "_fields") else type(r)(outputs)
 
     def host_object(self, function: Any, args: Any, symbol: Symbol) -> None:
         """Record a call in Python that makes something that is no array."""
@@ -379,10 +379,10 @@ class Recorder(BaseEngine):
             value, constant = self._large(array, first)
         if first is not None:
             constant = np.broadcast_to(first[0], array.shape)
-        made = Traced(value, Symbol(array.shape, array.dtype), self)
-        self._captured[id(array)] = Captured(made, constant, first)
-        self.recording.captures.append((made.symbol, array, constant))
-        return made
+        result = Traced(value, Symbol(array.shape, array.dtype), self)
+        self._captured[id(array)] = Captured(result, constant, first)
+        self.recording.captures.append((result.symbol, array, constant))
+        return result
 
     def _large(self, array: np.ndarray, first: np.ndarray | None) -> tuple[Any, np.ndarray]:
         """Return what a run computes with in the place of a large array, and a copy of the array.
@@ -454,19 +454,19 @@ class Recorder(BaseEngine):
         They become part of the recording when an operation reads them: see `capture`.
         """
         if is_device(beside):
-            made = np.zeros_like(beside, dtype, shape=shape)
+            array = np.zeros_like(beside, dtype, shape=shape)
         else:
-            made = np.zeros(shape, dtype)
-        self._zeros[id(made)] = made
-        return made
+            array = np.zeros(shape, dtype)
+        self._zeros[id(array)] = array
+        return array
 
     def constant(self, number: Any) -> Handle:
         """Return a scalar as a symbol, so that what is computed of it is recorded.
 
         One on a device is computed with there, and part of the recording as a number.
         """
-        given = (host(number),)
-        return self.handle(self._recorded(OPS["positive"], np.positive, given, {}, number))
+        args = (host(number),)
+        return self.handle(self._recorded(OPS["positive"], np.positive, args, {}, number))
 
     def as_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return operands with plain arrays as ADArrays over captures.
@@ -502,9 +502,9 @@ class Recorder(BaseEngine):
             return self.handle(x)
         if x.dtype in _LONG and not self._is_short(x):
             return operator.index(x)
-        made = self._recorded(None, as_number, (x.symbol,), {}, value)
-        self._bounds.note(made, self._bounds.known(x))
-        return self.handle(made)
+        result = self._recorded(None, as_number, (x.symbol,), {}, value)
+        self._bounds.note(result, self._bounds.known(x))
+        return self.handle(result)
 
     def _is_short(self, x: Traced) -> bool:
         """Look whether an integer is one of those that arithmetic of ints is recorded for."""
@@ -549,8 +549,10 @@ class Recorder(BaseEngine):
         target = replay(fresh, concrete(steps))
         target[concrete(index)] = concrete(value)
         params = {"steps": symbolic(steps), "index": symbolic(index)}
-        made: Traced = self._recorded(WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh)
-        return made
+        result: Traced = self._recorded(
+            WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh
+        )
+        return result
 
     def guard(self, kind: str, x: Traced, outcome: Any) -> Any:
         """Record that Python saw the value, and return it."""
@@ -582,10 +584,10 @@ def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     return ()
 
 
-def _looked(x: Traced) -> Any:
+def _host_value(x: Traced) -> Any:
     """Return an integer or truth value that Python looks at: of its dtype, or a Python number."""
-    found: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
-    return found if x.symbol.weak else x.dtype.type(found)
+    number: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
+    return number if x.symbol.weak else x.dtype.type(number)
 
 
 def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -594,7 +596,7 @@ def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
     x = values[i]
     if type(x) is not Traced or x.symbol.shape != () or x.dtype.kind not in "biuf":
         return values
-    look: Any = float(x) if x.dtype.kind == "f" else _looked(x)
+    look: Any = float(x) if x.dtype.kind == "f" else _host_value(x)
     look = look if x.symbol.weak else x.dtype.type(look)
     return (*values[:i], look, *values[i + 1 :])
 
@@ -607,7 +609,7 @@ def _settled(x: Any, everywhere: bool) -> Any:
     kind = type(x)
     if kind is Traced:
         if everywhere and x.symbol.shape == () and x.dtype.kind in "biu":
-            return _looked(x)
+            return _host_value(x)
         return x
     if kind is tuple or kind is list:
         return kind(_settled(i, everywhere) for i in x)

@@ -44,9 +44,9 @@ class Sent:
         last = self._last
         if last is not None and last[0]() is x and last[1].same(x):
             return last[2]
-        made = library.send(x)
-        self._last = (weakref.ref(x), Content(x), made)
-        return made
+        copy = library.send(x)
+        self._last = (weakref.ref(x), Content(x), copy)
+        return copy
 
 
 class OnDevice:
@@ -77,47 +77,49 @@ class OnDevice:
             return x.copy() if unaligned(x) else x
         if type(x) is not np.ndarray:
             return x
-        made = self.library.place(np.array(x) if unaligned(x) else x)
-        if is_device(made):
-            made.flags.writeable = x.flags.writeable  # which the function may ask for
-        return made
+        array = self.library.place(np.array(x) if unaligned(x) else x)
+        if is_device(array):
+            array.flags.writeable = x.flags.writeable  # which the function may ask for
+        return array
 
-    def enter(self, values: Sequence[Any], given: int, written: Sequence[int] = ()) -> list[Any]:
-        """Return inputs for compiled code; those from number `given` on were captured."""
+    def enter(
+        self, values: Sequence[Any], n_arguments: int, written: Sequence[int] = ()
+    ) -> list[Any]:
+        """Return inputs for compiled code; those from number `n_arguments` on are captured."""
         library = self.library
-        made = list(values)
+        inputs = list(values)
         for i, x in enumerate(values):
             kind = type(x)
             if kind is DeviceArray:
-                made[i] = x.copy().raw if unaligned(x) else x.raw
+                inputs[i] = x.copy().raw if unaligned(x) else x.raw
             elif kind is np.ndarray:
-                if i < given or i in written:
-                    made[i] = library.send(np.array(x) if unaligned(x) else x)
+                if i < n_arguments or i in written:
+                    inputs[i] = library.send(np.array(x) if unaligned(x) else x)
                 else:
-                    made[i] = self.sent(i, x)
-        return made
+                    inputs[i] = self.sent(i, x)
+        return inputs
 
     def sent(self, i: int, x: np.ndarray) -> Any:
         """Return the copy of a captured array on the device."""
-        found = self._sent.get(i)
-        if found is None:
-            found = self._sent.setdefault(i, Sent())
-        return found.of(x, self.library)
+        entry = self._sent.get(i)
+        if entry is None:
+            entry = self._sent.setdefault(i, Sent())
+        return entry.of(x, self.library)
 
-    def entrance(self, targets: Sequence[Any], found: Sequence[Any]) -> Callable[..., list[Any]]:
+    def entrance(self, targets: Sequence[Any], captures: Sequence[Any]) -> Callable[..., list[Any]]:
         """Return what makes the inputs of compiled code of positional arguments, and captures.
 
         Parameters
         ----------
         targets : sequence
             Arguments of one call: arrays, ADArrays and numbers.
-        found : sequence
+        captures : sequence
             Captured inputs of that call.
         """
         space: dict[str, Any] = {"send": self.library.send, "sent": self.sent}
         space["__name__"] = GENERATED
         parts = []
-        for i, x in enumerate((*targets, *found)):
+        for i, x in enumerate((*targets, *captures)):
             text = f"v[{i}]"
             if isinstance(x, Handle):
                 text, x = f"{text}._v", x._v
@@ -127,8 +129,8 @@ class OnDevice:
                 text = f"send({text})" if i < len(targets) else f"sent({i}, {text})"
             parts.append(text)
         exec(f"def enter(v): return [{', '.join(parts)}]", space)  # our own text
-        made: Callable[..., list[Any]] = space.pop("enter")  # a function in its globals is a cycle
-        return made
+        enter: Callable[..., list[Any]] = space.pop("enter")  # a function in its globals is a cycle
+        return enter
 
     # -- between segments ------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class OnDevice:
         """Return a value as Python code sees it."""
         return DeviceArray(x, self.library, scalar) if type(x) is self.library.kind else x
 
-    def kept(self, x: Any) -> Any:
+    def stored(self, x: Any) -> Any:
         """Return what a call in Python made as compiled code takes it."""
         library = self.library
         if type(x) is np.ndarray:
@@ -219,12 +221,12 @@ def _adarrays(library: Any, scalar: bool, otherwise: Callable[[Any], Any]) -> Ca
         v._writeable = not scalar
         v.aside = None
         v._form = form
-        made = _new(ADArray)
-        made._v = v
-        made._node = None
-        made._x = None
-        made._frozen = False
-        return made
+        result = _new(ADArray)
+        result._v = v
+        result._node = None
+        result._x = None
+        result._frozen = False
+        return result
 
     return finish
 
@@ -260,10 +262,10 @@ def device_of(targets: Sequence[Any], values: Sequence[Any], captured: Any) -> O
             engine = library.engine()
     if engine is None or engine.device is None:
         return None
-    found = [i.found.value for i in captured if is_device(i.value)]
-    if any(isinstance(x, Handle) for x in (*targets, *found)):
+    captures = [i.captured.value for i in captured if is_device(i.value)]
+    if any(isinstance(x, Handle) for x in (*targets, *captures)):
         kind = "adarray"
-    elif any(type(x) in KINDS for x in (*targets, *found)):
+    elif any(type(x) in KINDS for x in (*targets, *captures)):
         kind = "library"
     else:
         kind = "value" if any(map(is_device, targets)) else "host"
@@ -289,16 +291,16 @@ def with_adarrays(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     leaves, rebuild = flatten((args, kwargs))
     if not any(type(x) in KINDS for x in leaves):
         return f(*args, **kwargs)
-    given = [ADArray(adopt(x)) if type(x) in KINDS else x for x in leaves]
-    args, kwargs = rebuild(given)
+    adarrays = [ADArray(adopt(x)) if type(x) in KINDS else x for x in leaves]
+    args, kwargs = rebuild(adarrays)
     result = f(*args, **kwargs)
-    for x, a in zip(leaves, given, strict=True):
+    for x, a in zip(leaves, adarrays, strict=True):
         if a is not x:
             write(x, sync_if_view(a)._v)  # as far as it is not there
     if any(isinstance(x, Handle) for x in leaves):
         return result
-    found, again = flatten(result)
-    values = (sync_if_view(x)._v if isinstance(x, Handle) else x for x in found)
+    results, again = flatten(result)
+    values = (sync_if_view(x)._v if isinstance(x, Handle) else x for x in results)
     return again([v.raw if is_device(v) else v for v in values])
 
 

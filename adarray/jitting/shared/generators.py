@@ -156,7 +156,7 @@ class TracedGenerator:
     """
 
     def __init__(self, generator: Any, symbol: Any, recorder: Any) -> None:
-        self._given = generator
+        self._original = generator
         self._generator = source_of(generator)
         self._symbol = symbol
         self._recorder = recorder
@@ -166,8 +166,8 @@ class TracedGenerator:
         return type(self._generator)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._generator, name)
-        if name.startswith("_") or not callable(found) or name in _OTHER_USES:
+        attribute = getattr(self._generator, name)
+        if name.startswith("_") or not callable(attribute) or name in _OTHER_USES:
             instead = _OTHER_USES.get(name, "use it outside of the jitted function")
             raise UntraceableError(f"jit: {name} of a random generator is not recorded; {instead}")
 
@@ -188,28 +188,28 @@ class TracedGenerator:
     def _drawn(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Draw, record it, and return what was drawn."""
         if name in _INTO:
-            given = {**dict(zip(_INTO[name], args, strict=False)), **kwargs}
-            if given.get("out") is not None:
-                return self._into(name, given)
+            named = {**dict(zip(_INTO[name], args, strict=False)), **kwargs}
+            if named.get("out") is not None:
+                return self._into(name, named)
         if traced(args) or traced(kwargs):
             raise TraceError(
                 f"{name}: a draw has no derivative by its arguments; write loc + scale * "
                 "rng.normal(size=...), or pass adarray.value_of(x)"
             )
         args, kwargs = opened(args), opened(kwargs)
-        given, options = concrete(args), concrete(kwargs)
+        plain, options = concrete(args), concrete(kwargs)
         recorder = self._recorder
-        recorder.draws.note(self._generator, name, given, options)
-        r = getattr(self._generator, name)(*given, **options)
+        recorder.draws.note(self._generator, name, plain, options)
+        r = getattr(self._generator, name)(*plain, **options)
         arguments = (self._symbol, name, symbolic(args), symbolic(kwargs))
         if r is None:
             recorder.host(advance, arguments, ())
             return None
         return recorder.handles(recorder.host(draw, arguments, r))
 
-    def _into(self, name: str, given: dict[str, Any]) -> Any:
+    def _into(self, name: str, arguments: dict[str, Any]) -> Any:
         """Draw into ``out=``."""
-        out: Any = given.pop("out")
+        out: Any = arguments.pop("out")
         ours: bool = isinstance(out, Handle)
         if not ours:
             raise UntraceableError(
@@ -217,12 +217,17 @@ class TracedGenerator:
                 "array in the jitted function, or pass it as an argument"
             )
         if name != "permuted":
-            if np.dtype(given.get("dtype", float)) != out.dtype:
+            if np.dtype(arguments.get("dtype", float)) != out.dtype:
                 raise TypeError(f"{name}: out has dtype {out.dtype}")
-            if given.get("size") is not None and np.broadcast_shapes(given["size"]) != out.shape:
-                raise ValueError(f"{name}: size={given['size']} and out.shape={out.shape} differ")
-            given["size"] = out.shape
-        return assign(out, self._drawn(name, (), given))
+            if (
+                arguments.get("size") is not None
+                and np.broadcast_shapes(arguments["size"]) != out.shape
+            ):
+                raise ValueError(
+                    f"{name}: size={arguments['size']} and out.shape={out.shape} differ"
+                )
+            arguments["size"] = out.shape
+        return assign(out, self._drawn(name, (), arguments))
 
     # -- orders, which what has a derivative can be put in --------------------------------------
 
@@ -266,11 +271,11 @@ class TracedGenerator:
 
 def recorded(generator: Any, symbol: Symbol, recorder: Any) -> Any:
     """Return what takes the place of a generator that is an input."""
-    made = TracedGenerator(generator, symbol, recorder)
+    traced = TracedGenerator(generator, symbol, recorder)
     if source_of(generator) is generator:
-        return made
+        return traced
     smooth = type(generator)(source_of(generator))  # its draws are ADArrays
-    smooth._raw = made
+    smooth._raw = traced
     return smooth
 
 
@@ -279,14 +284,14 @@ def output(x: Any) -> tuple[Any, Any] | None:
     if not isinstance(x, GENERATORS):
         return None
     kind: Any = type(x)
-    made: Any = x if kind is TracedGenerator else source_of(x)
-    return (made._symbol, made._given) if type(made) is TracedGenerator else None
+    source: Any = x if kind is TracedGenerator else source_of(x)
+    return (source._symbol, source._original) if type(source) is TracedGenerator else None
 
 
 def seeded(recorder: Any, kind: Callable[[Any], Any], seed: Any) -> TracedGenerator:
     """Return a generator that every run of the function makes anew."""
     seed = opened(seed)
-    made = kind(concrete(seed))
+    generator = kind(concrete(seed))
     symbol = Symbol((), object)
-    recorder.host_object(make, (kind, symbolic(seed)), symbol)
-    return TracedGenerator(made, symbol, recorder)
+    recorder.made(make, (kind, symbolic(seed)), symbol)
+    return TracedGenerator(generator, symbol, recorder)

@@ -114,9 +114,9 @@ def function_key(x: Any, numbers: Numbers) -> Hashable:
     if kind is types.BuiltinMethodType and isinstance(x.__self__, np.ufunc):
         return (kind, x.__name__, Same(x.__self__))  # a new object each time it is asked for
     if kind is types.FunctionType and (x.__closure__ or x.__defaults__):
-        held = [_contents(cell) for cell in x.__closure__ or ()]
+        contents = [_contents(cell) for cell in x.__closure__ or ()]
         # Functions that hold others, which may hold them: those are compared by identity.
-        parts = [Same(v) if callable(v) else value_key(v, numbers) for v in held]
+        parts = [Same(v) if callable(v) else value_key(v, numbers) for v in contents]
         return (kind, original_of(x.__code__), value_key(x.__defaults__, numbers), *parts)
     if kind is types.FunctionType:
         return (kind, original_of(x.__code__), Same(x.__globals__))
@@ -132,10 +132,10 @@ def _contents(cell: Any) -> Any:
 
 def call_key(call: Call, numbers: Numbers) -> Hashable:
     """Return the key of a recorded call."""
-    made = tuple((s.shape, s.dtype.str, s.weak) for s in call.results)
+    results = tuple((s.shape, s.dtype.str, s.weak) for s in call.results)
     what = Same(call.op) if call.op is not None else function_key(call.function, numbers)
     errors = None if call.errors is None else tuple(call.errors.values())
-    return (what, value_key(call.args, numbers), value_key(call.params, numbers), made, errors)
+    return (what, value_key(call.args, numbers), value_key(call.params, numbers), results, errors)
 
 
 def same_value(x: Any, numbers: Numbers, y: Any, others: Numbers) -> bool:

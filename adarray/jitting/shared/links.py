@@ -69,9 +69,9 @@ def _filled(x: Any, value: Callable[[int], Any]) -> Any:
     """Return steps with the values of a call in the places of their numbers."""
     kind = type(x)
     if kind is Numbered:
-        found = value(x.number)
-        found = found._v if isinstance(found, Handle) else found
-        return found.item() if hasattr(found, "item") else found
+        number = value(x.number)
+        number = number._v if isinstance(number, Handle) else number
+        return number.item() if hasattr(number, "item") else number
     if kind is tuple or kind is list:
         return kind([_filled(i, value) for i in x])
     if kind is dict:
@@ -127,9 +127,9 @@ def links_of(
     return links | again
 
 
-def held_of(leaves: Sequence[Any], links: Mapping[int, Link]) -> dict[int, Link]:
+def concrete_links_of(leaves: Sequence[Any], links: Mapping[int, Link]) -> dict[int, Link]:
     """Return the links of one run with its concrete values in them."""
-    made = {}
+    concrete_links = {}
     for k, link in links.items():
         x = leaves[k]
         if link.of == "value":
@@ -137,14 +137,14 @@ def held_of(leaves: Sequence[Any], links: Mapping[int, Link]) -> dict[int, Link]
             link = link._replace(place=v.value if isinstance(v, Symbolic) else v)
         if link.steps:
             link = link._replace(steps=concrete(opened(x._x.steps)))
-        made[k] = link
-    return made
+        concrete_links[k] = link
+    return concrete_links
 
 
 def _steps(x: Handle) -> tuple[Any, ...]:
     steps = x._x.steps if x._x is not None and x._x.base is not None else ()
-    made: tuple[Any, ...] = symbolic(opened(steps))
-    return made
+    symbols: tuple[Any, ...] = symbolic(opened(steps))
+    return symbols
 
 
 def numbered(link: Link, numbers: Mapping[int, Any], constants: Mapping[Any, Any]) -> Link:
@@ -177,10 +177,10 @@ def follower(steps: tuple[Any, ...]) -> Callable[[Any, Callable[[int], Any]], An
     return lambda x, value: replay(x, _filled(steps, value))
 
 
-def joined(
+def follow_links(
     leaves: Sequence[Any],
     links: Mapping[int, Link],
-    given: Sequence[Any],
+    targets: Sequence[Any],
     wrap: Callable[[Any], Any],
 ) -> list[Any]:
     """Return the leaves of a result, of a recorded run's own values, with the links followed.
@@ -191,21 +191,21 @@ def joined(
         With anything in the places of links.
     links : mapping
         With concrete steps, and the arrays that are no leaves.
-    given : sequence
+    targets : sequence
         The inputs, as the caller has them.
     wrap : callable
         Returns a value as the caller gets it.
     """
-    made = [x if k in links else wrap(x) for k, x in enumerate(leaves)]
+    results = [x if k in links else wrap(x) for k, x in enumerate(leaves)]
     bases: dict[int, Any] = {}
     for k, link in links.items():
         if link.of == "leaf":
-            source = made[link.place]
+            source = results[link.place]
         elif link.of == "input":
-            source = given[link.place]
+            source = targets[link.place]
         else:
             source = bases.setdefault(id(link.place), None)
             if source is None:
                 source = bases[id(link.place)] = wrap(np.array(link.place, order="K"))
-        made[k] = replay(source, link.steps)
-    return made
+        results[k] = replay(source, link.steps)
+    return results

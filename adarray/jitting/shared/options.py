@@ -57,9 +57,9 @@ class Options(NamedTuple):
     @property
     def constants(self) -> Constants:
         """What is captured and not compared."""
-        given = self.assume_constant
-        names = frozenset(x for x in given if isinstance(x, str))
-        return Constants(names, tuple(x for x in given if not isinstance(x, str)))
+        assumed = self.assume_constant
+        names = frozenset(x for x in assumed if isinstance(x, str))
+        return Constants(names, tuple(x for x in assumed if not isinstance(x, str)))
 
 
 def checked(
@@ -90,15 +90,15 @@ def checked(
 
 
 def _positions(value: Any) -> tuple[int, ...]:
-    given = value if isinstance(value, (tuple, list)) else (value,)
-    for k in given:
+    positions = value if isinstance(value, (tuple, list)) else (value,)
+    for k in positions:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
             raise TypeError(f"jit: donate is {value!r}; pass positions of arguments")
         if k < 0:
             raise ValueError(f"jit: donate is {value!r}; count arguments from the first one, 0")
-    if len(set(given)) != len(given):
+    if len(set(positions)) != len(positions):
         raise ValueError(f"jit: donate is {value!r}; name each argument once")
-    return tuple(sorted(map(int, given)))
+    return tuple(sorted(map(int, positions)))
 
 
 def _count(name: str, value: Any, what: str, other: str = "") -> int:

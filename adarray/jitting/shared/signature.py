@@ -120,7 +120,7 @@ class Bound:
 
     def _part(self, x: Any, structure: Hashable, i: int, ints: Ints) -> Hashable:
         """Take in one leaf; return its part of the key."""
-        given = x
+        target = x
         if isinstance(x, Handle):
             if traced(x):
                 self.follows = True
@@ -132,24 +132,24 @@ class Bound:
                 return "of members"
         kind = type(x)
         if kind is np.ndarray:
-            self._input(x, given)
+            self._input(x, target)
             return array_key(x)
         if kind is DeviceArray or kind in KINDS:
             x = x if kind is DeviceArray else adopt(x)
-            self._input(x, given)
-            return (*x.form, x._writeable, type(given).__name__)
+            self._input(x, target)
+            return (*x.form, x._writeable, type(target).__name__)
         if kind in NUMBERS or kind in RANDOM:
-            self._input(x, given)
+            self._input(x, target)
             return kind.__name__
         if kind is int and ints.varies(structure, i, x):
-            self._input(x, given)
+            self._input(x, target)
             return "any int"
         self.leaves.append(x)
         return static_key(x)
 
-    def _input(self, x: Any, given: Any) -> None:
+    def _input(self, x: Any, target: Any) -> None:
         self.traced.append(len(self.leaves))
-        self.targets.append(given)
+        self.targets.append(target)
         self.leaves.append(x)
 
     @property

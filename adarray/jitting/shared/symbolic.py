@@ -163,12 +163,12 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
                 f"jit: {name} of a computed array is not recorded; use it outside of the jitted "
                 "function"
             )
-        found = getattr(self.recorder.handle(self), name)
-        if not callable(found):
-            return self.recorder.opened(found)
+        attribute = getattr(self.recorder.handle(self), name)
+        if not callable(attribute):
+            return self.recorder.opened(attribute)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self.recorder.opened(found(*args, **kwargs))
+            return self.recorder.opened(attribute(*args, **kwargs))
 
         return method
 

@@ -75,7 +75,7 @@ class Draft:
         self.seconds: dict[str, float] = {}
         self.eager = ""
         # What another thread has made of the plan, and how long that took; or why it did not.
-        self.made: tuple[CompiledPlan, float] | Exception | None = None
+        self.outcome: tuple[CompiledPlan, float] | Exception | None = None
         self.late: list[TreeNode] = []  # that NumPy runs until it is there
 
     def set(self, executable: CompiledPlan, seconds: float) -> None:
@@ -99,10 +99,10 @@ def _donated(node: TreeNode) -> tuple[tuple[int, int], ...]:
 
 def _donations(node: TreeNode, draft: Draft) -> tuple[tuple[int, int], ...]:
     """Return `_donated`, if nobody may have to run the program again."""
-    found = _donated(node)
-    if found and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
+    donated = _donated(node)
+    if donated and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
         return ()
-    return found
+    return donated
 
 
 def _size(drafts: dict[Any, Draft]) -> str:
@@ -190,8 +190,8 @@ class SegmentCompiler:
             for stage, seconds in d.seconds.items():
                 stages[stage] = stages.get(stage, 0.0) + seconds
         times = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in stages.items())
-        made = [d.executable for d in drafts.values() if d.executable is not None]
-        fresh, disk = sum(e.compiled for e in made), sum(e.from_disk for e in made)
+        executables = [d.executable for d in drafts.values() if d.executable is not None]
+        fresh, disk = sum(e.compiled for e in executables), sum(e.from_disk for e in executables)
         whys = "".join(f"; {d.eager}" for d in drafts.values() if d.eager)
         return (
             f"compiled {self.name}: {_size(drafts)}, {fresh} of them compiled and {disk} from the "
@@ -262,15 +262,15 @@ class SegmentCompiler:
         """Return what compiles kernels of a long program while it is planned, if anything does."""
         if len(draft.after.values) < LONG:
             return None
-        found: list[contextlib.AbstractContextManager[AheadCompiler] | None] = []
+        started: list[contextlib.AbstractContextManager[AheadCompiler] | None] = []
 
         def work() -> None:
             with contextlib.suppress(BackendError, OSError):  # seen when the plan is compiled
-                found.append(compiler.ahead(self.options.precise))
+                started.append(compiler.ahead(self.options.precise))
 
-        if Job(work).wait(SILENT) and found:  # else there is a compiler that does not answer
-            (made,) = found
-            return None if made is None else stack.enter_context(made)
+        if Job(work).wait(SILENT) and started:  # else there is a compiler that does not answer
+            (ahead,) = started
+            return None if ahead is None else stack.enter_context(ahead)
         return None
 
     def _compile(
@@ -288,10 +288,10 @@ class SegmentCompiler:
             for draft in drafts:
                 self._take(draft)
             return
-        held = stack.pop_all()
+        resources = stack.pop_all()
 
         def work() -> None:
-            with held:
+            with resources:
                 self._make(compiler, drafts)
 
         start = perf_counter()
@@ -340,27 +340,27 @@ class SegmentCompiler:
             try:
                 with span("compile", "jit"):
                     rerun = Rerun(draft.after, any(b.donor >= 0 for b in draft.plan.buffers))
-                    made = compiler.executable(draft.plan, precise=precise, rerun=rerun)
-                if not isinstance(made, CompiledPlan):
+                    executable = compiler.executable(draft.plan, precise=precise, rerun=rerun)
+                if not isinstance(executable, CompiledPlan):
                     raise BackendError(
                         f"backend {compiler.name!r}: executable() of {type(compiler).__name__} "
-                        f"returned an object of {type(made).__name__}, which does not derive from "
-                        "adarray.runtime.CompiledPlan"
+                        f"returned an object of {type(executable).__name__}, which does not "
+                        "derive from adarray.runtime.CompiledPlan"
                     )
-                draft.made = (made, perf_counter() - start + shared)
+                draft.outcome = (executable, perf_counter() - start + shared)
             except Exception as error:
-                draft.made = error
+                draft.outcome = error
 
     def _take(self, draft: Draft) -> None:
         """Take in what was made of a plan; where that is an error, say so."""
-        made, draft.made = draft.made, None
-        if isinstance(made, BackendError):  # no compiler, or source that it refused
-            self._failed(draft, str(made), made)
-        elif isinstance(made, Exception):
-            self._failed(draft, f"compiling failed: {type(made).__name__}: {made}", made)
+        outcome, draft.outcome = draft.outcome, None
+        if isinstance(outcome, BackendError):  # no compiler, or source that it refused
+            self._failed(draft, str(outcome), outcome)
+        elif isinstance(outcome, Exception):
+            self._failed(draft, f"compiling failed: {type(outcome).__name__}: {outcome}", outcome)
         else:
-            assert made is not None
-            draft.set(*made)
+            assert outcome is not None
+            draft.set(*outcome)
             if self.library is not None:
                 draft.run = after_numbers(draft.run, draft.after, self.library.kind)
 

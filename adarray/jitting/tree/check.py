@@ -39,12 +39,12 @@ class CheckError(AssertionError):
 
 def _largest(values: list[Any]) -> float:
     """Return the largest magnitude of a finite number, 0 if there is none."""
-    found = 0.0
+    largest = 0.0
     for x in values:
         if isinstance(x, (np.ndarray, np.generic, float, complex)):
             x = np.abs(np.asarray(x)) if np.result_type(x).kind in "fc" else np.zeros(())
-            found = max(found, float(np.max(np.where(np.isfinite(x), x, 0), initial=0.0)))
-    return found
+            largest = max(largest, float(np.max(np.where(np.isfinite(x), x, 0), initial=0.0)))
+    return largest
 
 
 def _precision(x: Any) -> float:
@@ -151,8 +151,8 @@ def noisy(program: Program, arrays: list[Any]) -> Iterator[list[Any]]:
     interpreted = Interpreted(program, around=around)
     while True:
         with np.errstate(all="ignore"):
-            found = interpreted(copies(arrays))
-        yield found
+            results = interpreted(copies(arrays))
+        yield results
 
 
 # -- arguments ----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def copies(leaves: list[Any]) -> list[Any]:
     """
     memo: dict[int, Any] = {}
     owners: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    made = []
+    arguments = []
     for x in leaves:
         if type(x) is np.ndarray and not x.dtype.hasobject:
             if id(x) not in memo:
@@ -173,8 +173,8 @@ def copies(leaves: list[Any]) -> list[Any]:
             x = memo[id(x)]
         elif isinstance(x, (np.ndarray, np.random.Generator, np.random.RandomState)):
             x = copy.deepcopy(x, memo)
-        made.append(x)
-    return made
+        arguments.append(x)
+    return arguments
 
 
 def _like(x: np.ndarray, owners: dict[int, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -195,11 +195,11 @@ def _like(x: np.ndarray, owners: dict[int, tuple[np.ndarray, np.ndarray]]) -> np
         owners[id(owner)] = whole, memory
     whole, memory = owners[id(owner)]
     if x is owner:
-        made = whole
+        array = whole
     else:
-        made = np.ndarray(x.shape, x.dtype, memory, _address(x) - low, x.strides)
-    made.flags.writeable = x.flags.writeable
-    return made
+        array = np.ndarray(x.shape, x.dtype, memory, _address(x) - low, x.strides)
+    array.flags.writeable = x.flags.writeable
+    return array
 
 
 def _address(x: np.ndarray) -> int:
@@ -227,10 +227,10 @@ def compare(
     rng = np.random.default_rng(0)
 
     def run(moved: bool = False) -> list[Any]:
-        given = copies(leaves)
+        arguments = copies(leaves)
         if moved:
-            given = [_moved(x, x, rng) if isinstance(x, np.ndarray) else x for x in given]
-        args, kwargs = rebuild(given)
+            arguments = [_moved(x, x, rng) if isinstance(x, np.ndarray) else x for x in arguments]
+        args, kwargs = rebuild(arguments)
         return [_plain(x) for x in flatten(f(*args, **kwargs))[0]]
 
     floats = [x.dtype for x in leaves if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
@@ -264,12 +264,12 @@ def checked(
         return library.to_host(x) if on_device else x
 
     def both(arrays: list[Any]) -> list[Any]:
-        given = copies([plain(x) for x in arrays])
+        inputs = copies([plain(x) for x in arrays])
         with np.errstate(all="ignore"):
-            expected = interpreted(copies(given))
+            expected = interpreted(copies(inputs))
         results = run(arrays)
         for i, (a, b) in enumerate(zip(map(plain, results), expected, strict=True)):
-            if close(a, b) or within(a, b, (found[i] for found in noisy(node.before, given))):
+            if close(a, b) or within(a, b, (results[i] for results in noisy(node.before, inputs))):
                 continue
             last = f" before {node.guard!r}" if node.guard is not None else ""
             raise CheckError(

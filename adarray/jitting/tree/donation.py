@@ -40,14 +40,14 @@ def matched(arrays: Sequence[Any], results: Sequence[tuple[Any, Any] | None]) ->
         ``(shape, dtype)``; None for what is no array.
     """
     free = dict(enumerate(results))
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for x in arrays:
         form = (x.shape, x.dtype)
         k = next((k for k, r in free.items() if r == form), None)
         if k is not None:
             del free[k]
-        found.append(k)
-    return found
+        numbers.append(k)
+    return numbers
 
 
 def pairs(node: TreeNode) -> tuple[tuple[int, int], ...]:
@@ -59,16 +59,16 @@ def pairs(node: TreeNode) -> tuple[tuple[int, int], ...]:
     if leaf is None or not (leaf.writes or node.tree.donated):
         return ()
     needed = set(leaf.numbers())
-    found: dict[int, int] = {}
+    donors: dict[int, int] = {}
     for n, i in (*_returned(node, leaf), *_written(node, leaf)):
         if n in node.targets and i in node.sources and i not in needed:
-            found.setdefault(node.targets.index(n), node.sources.index(i))
-    return tuple(found.items())
+            donors.setdefault(node.targets.index(n), node.sources.index(i))
+    return tuple(donors.items())
 
 
 def _returned(node: TreeNode, leaf: TreeLeaf) -> Iterable[tuple[Any, int]]:
     """Yield results, and the donated inputs whose memory they get."""
-    given, symbols = node.tree.donated, node.path.symbols
+    donated, symbols = node.tree.donated, node.path.symbols
     forms: list[Any] = []
     for n, kind in leaf.outputs:
         if n is None:
@@ -77,7 +77,7 @@ def _returned(node: TreeNode, leaf: TreeLeaf) -> Iterable[tuple[Any, int]]:
             forms.append((symbols[n].shape, symbols[n].dtype) if kind == "array" else None)
     # An argument that the function writes into as well: with what it returns, or not at all.
     written = {i: n for i, n, _ in leaf.writes}
-    for i, k in zip(given, matched([symbols[i] for i in given], forms), strict=True):
+    for i, k in zip(donated, matched([symbols[i] for i in donated], forms), strict=True):
         n = leaf.outputs[k][0] if k is not None else None
         if written.get(i, n) == n:
             yield n, i

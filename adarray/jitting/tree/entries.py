@@ -85,7 +85,7 @@ class StateVariant:
         # and by which results are linked.
         self.ops: dict[tuple[tuple[bool, ...], frozenset[int]], Op] = {}
 
-    def tell_apart(self, values: list[Any], found: list[Any]) -> None:
+    def tell_apart(self, values: list[Any], captures: list[Any]) -> None:
         """Note which arguments are the very arrays that were captured: that is part of the state.
 
         Only arrays of the same form can be; others need no look.
@@ -93,7 +93,7 @@ class StateVariant:
         pairs = [
             (i, len(values) + k, x is y)
             for i, x in enumerate(values)
-            for k, y in enumerate(found)
+            for k, y in enumerate(captures)
             if isinstance(x, np.ndarray)
             and isinstance(y, np.ndarray)
             and (x.shape, x.dtype) == (y.shape, y.dtype)
@@ -140,8 +140,10 @@ class StateVariant:
 
     def _check_contents(self, statics: Any) -> list[Any] | None:
         same = all(content.same(x) for x, content in self.contents)
-        found = self.state.check(statics) if same else None
-        return found if found is not None and all(call.same() for call in self.calls) else None
+        captures = self.state.check(statics) if same else None
+        return (
+            captures if captures is not None and all(call.same() for call in self.calls) else None
+        )
 
 
 class Entry:
@@ -183,15 +185,15 @@ class Entry:
         """Return the variant that what was captured fits now, and the captured inputs."""
         statics = bound.statics
         for variant in tuple(self.variants):
-            found = variant.check(statics)
-            if found is not None and (
-                variant.same is None or variant.same([*bound.values, *found])
+            captures = variant.check(statics)
+            if captures is not None and (
+                variant.same is None or variant.same([*bound.values, *captures])
             ):
                 if variant is not self.variants[0]:
                     with self.lock:
                         self.variants.remove(variant)
                         self.variants.insert(0, variant)
-                return variant, found
+                return variant, captures
         return None, []
 
 

@@ -149,8 +149,8 @@ def _tests(i: int, place: str, x: Any, space: dict[str, Any]) -> Iterator[str]:
         yield f"type(x := x._v) is T and (x._form or x.form) is f{i}"
         yield f"x._writeable is {x._v._writeable}"
     elif kind in KINDS:
-        found = adopt(x)
-        space[f"f{i}"] = found.library.fits(found.form)
+        array = adopt(x)
+        space[f"f{i}"] = array.library.fits(array.form)
         yield f"type(x := {place}) is k{i} and f{i}(x)"
     else:
         yield f"(x := {place}).__class__ is k{i}"

@@ -105,8 +105,8 @@ class _Pull:
             for i, first in enumerate(self._same):  # one array is one there, too
                 leaves[self._traced[i]] = leaves[self._traced[first]]
             args, kwargs = self._rebuild(leaves)
-            found, _ = flatten(f(*args, **kwargs))
-            return [x for k, x in enumerate(found) if k not in self._linked and is_floating(x)]
+            results, _ = flatten(f(*args, **kwargs))
+            return [x for k, x in enumerate(results) if k not in self._linked and is_floating(x)]
 
         _, back = vjp(differentiated, *[values[i] for i in self._followed])
         return list(back(cotangents))
@@ -130,10 +130,10 @@ class _Rule:
         self._followed = followed
         self._memory = Latest()
 
-    def rule(self, g: dict[int, Any], i: int, kept: tuple[Any, Any], *operands: Any) -> Any:
+    def rule(self, g: dict[int, Any], i: int, saved: tuple[Any, Any], *operands: Any) -> Any:
         """Return the cotangent of input `i`; those of all inputs are computed at once.
 
-        `kept` are the results' avals and the function, which `pull` may have to run.
+        `saved` are the results' avals and the function, which `pull` may have to run.
         """
         known = self._memory.last
         if (
@@ -142,7 +142,7 @@ class _Rule:
             or any(a is not b for a, b in zip(known[1], operands, strict=True))
         ):
             cotangents = [
-                g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(kept[0])
+                g[k] if k in g else np.zeros(a.shape, a.dtype)[()] for k, a in enumerate(saved[0])
             ]
             count = self._count
             parts = self._pull.apart(list(operands[:count]), list(operands[count:]), cotangents)
@@ -195,13 +195,13 @@ def are_of(owners: list[Any], values: list[Any]) -> bool:
 
 def needed(function: Any) -> list[Any]:
     """Return a function with those that it only refers to, whose reverse walks it may be."""
-    found = [function]
+    functions = [function]
     while True:
-        pull = getattr(getattr(found[-1], "_f", None), "__self__", None)
+        pull = getattr(getattr(functions[-1], "_f", None), "__self__", None)
         owner = pull.owner() if isinstance(pull, _Pull) else None
         if owner is None:
-            return found
-        found.append(owner)
+            return functions
+        functions.append(owner)
 
 
 def is_floating(x: Any) -> bool:
@@ -231,14 +231,14 @@ def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any
             if node is not None:
                 span = node.span if span is None else merge_spans(span, node.span)
         else:
-            # The function will look at it again: with the flags and strides that it has.
-            kept, guard = keep_plain(adopt(x) if type(x) in KINDS else x, layout=True)
-            saved.append(kept)
+            # The function will read it again: with the flags and strides that it has.
+            value, guard = keep_plain(adopt(x) if type(x) in KINDS else x, layout=True)
+            saved.append(value)
             if guard is not None:
                 guards.append(guard)
         parents.append(node)
     assert span is not None
-    made = Node(op, tuple(parents), tuple(saved), None, avals[0], span, guards or None)
+    call = Node(op, tuple(parents), tuple(saved), None, avals[0], span, guards or None)
     for k, x in enumerate(floating):
-        x._node = pick(made, k, avals[k])
+        x._node = pick(call, k, avals[k])
     return rebuild(leaves)

@@ -41,22 +41,22 @@ def recomputed(part: PendingSegment, path: Path) -> list[Call]:
         In their order; with them the segment reads fewer arrays than without.
     """
     before = _read(part.calls, path, part.first)
-    kept = {n for n in before if n >= path.given and _size(path, n) > SMALL}
-    if not kept:
+    stored = {n for n in before if n >= path.n_inputs and _size(path, n) > SMALL}
+    if not stored:
         return []
-    search = _Search(part, path, kept)
-    for n in sorted(kept, reverse=True):
+    search = _Search(part, path, stored)
+    for n in sorted(stored, reverse=True):
         search.take(n)
     pulled = [search.pulled[n] for n in sorted(search.pulled)]
-    made = set(search.pulled)
-    after = {n for n in _read([*pulled, *part.calls], path, part.first) if n not in made}
+    again = set(search.pulled)
+    after = {n for n in _read([*pulled, *part.calls], path, part.first) if n not in again}
     return pulled if len(after) < len(before) else []
 
 
 def _read(calls: list[Call], path: Path, first: int) -> set[int]:
     """Return the numbers of the values from before a segment that calls read."""
-    found = (path.numbers[id(s)] for c in calls for s in symbols_in((c.args, c.params)))
-    return {n for n in found if isinstance(n, int) and n < first}
+    numbers = (path.numbers[id(s)] for c in calls for s in symbols_in((c.args, c.params)))
+    return {n for n in numbers if isinstance(n, int) and n < first}
 
 
 def _size(path: Path, number: int) -> int:
@@ -71,9 +71,9 @@ def _what(call: Call, path: Path) -> Hashable:
 class _Search:
     """Finds values that can be computed from those that are kept anyway."""
 
-    def __init__(self, part: PendingSegment, path: Path, kept: set[int]) -> None:
+    def __init__(self, part: PendingSegment, path: Path, stored: set[int]) -> None:
         self._path = path
-        self._kept = kept
+        self._stored = stored
         self._limit = 64 + 4 * len(part.calls)
         self._own = {_what(c, path) for c in part.calls if c.op is not None and c.op.pointwise}
         self.pulled: dict[int, Call] = {}
@@ -81,23 +81,23 @@ class _Search:
     def take(self, number: int) -> None:
         """Compute value `number` again, if what it takes is at hand, and do not keep it."""
         path = self._path
-        found: dict[int, Call] = {}
+        calls: dict[int, Call] = {}
         waiting = [number]
         while waiting:
             n = waiting.pop()
-            at_hand = n in self._kept or n < path.given or _size(path, n) <= SMALL
-            if n in self.pulled or n in found or (n != number and at_hand):
+            at_hand = n in self._stored or n < path.n_inputs or _size(path, n) <= SMALL
+            if n in self.pulled or n in calls or (n != number and at_hand):
                 continue
             call = path.producers.get(n)
             if call is None or not self._is_free(call):
                 return
-            found[n] = call
-            if len(found) + len(self.pulled) > self._limit:
+            calls[n] = call
+            if len(calls) + len(self.pulled) > self._limit:
                 return
             operands = (path.numbers[id(s)] for s in symbols_in(call.args))
             waiting += [k for k in operands if isinstance(k, int)]
-        self.pulled.update(found)
-        self._kept.discard(number)
+        self.pulled.update(calls)
+        self._stored.discard(number)
 
     def _is_free(self, call: Call) -> bool:
         """Whether a call is cheap, or made by the segment itself."""

@@ -41,21 +41,21 @@ class Rerun:
         self._warned = 0
         # What the function itself asks for in blocks of np.errstate; None: what the caller does.
         origins = dict.fromkeys(v.origin for v in program.values)
-        made = [None if x is None else x.errors for x in origins]
-        self._own = [x for x in made if x is not None and x is not PYTHON]
-        self._outer = any(x is None for x in made)
+        settings = [None if x is None else x.errors for x in origins]
+        self._own = [x for x in settings if x is not None and x is not PYTHON]
+        self._outer = any(x is None for x in settings)
         # Arithmetic of Python numbers, which raises errors of its own.
-        self._numbers = _numbers_of(program) if any(x is PYTHON for x in made) else None
+        self._numbers = _numbers_of(program) if any(x is PYTHON for x in settings) else None
 
-    def _asked(self, flags: int) -> set[str]:
+    def _settings(self, flags: int) -> set[str]:
         """Return what is to happen for raised flags."""
-        asked: list[dict[str, Any]] = [*self._own, *([dict(np.geterr())] if self._outer else [])]
-        return {errors[name] for name, bit in _FLAGS if flags & bit for errors in asked}
+        settings: list[dict[str, Any]] = [*self._own, *([dict(np.geterr())] if self._outer else [])]
+        return {errors[name] for name, bit in _FLAGS if flags & bit for errors in settings}
 
     def hears(self, flags: int) -> bool:
         """Whether anybody asked for any of the raised flags."""
         python = self._numbers is not None and bool(flags & _PYTHON_BITS)
-        return python or not self._asked(flags) <= {"ignore"}
+        return python or not self._settings(flags) <= {"ignore"}
 
     def __call__(self, arrays: list[Any], flags: int, code: int, results: Any) -> Any:
         """Return the results of the call, after NumPy has warned, raised or called."""
@@ -63,7 +63,7 @@ class Rerun:
             raise FailError(f"code {code}")
         if self._numbers is not None and flags & _PYTHON_BITS:
             self._numbers(list(arrays))  # where Python would raise, f runs eagerly
-        wants = self._asked(flags)
+        wants = self._settings(flags)
         if wants <= {"ignore"} or (
             wants <= {"ignore", "warn"} and flags | self._warned == self._warned
         ):
@@ -94,14 +94,14 @@ def _signal(flags: int) -> None:
 
 def _numbers_of(program: Program) -> Run:
     """Return what computes the values that are arithmetic of Python numbers."""
-    found = [v for v in program.values if _of_numbers(v.origin)]
-    live = {*found, *program.inputs}
-    kept = []
+    results = [v for v in program.values if _of_numbers(v.origin)]
+    live = {*results, *program.inputs}
+    needed = []
     for v in reversed(program.values):
         if v in live:
-            kept.append(v)
+            needed.append(v)
             live.update(v.args)
-    return Interpreted(Program(program.inputs, reversed(kept), found))
+    return Interpreted(Program(program.inputs, reversed(needed), results))
 
 
 def _of_numbers(call: Call | None) -> bool:
@@ -120,7 +120,7 @@ def after_numbers(run: Run, program: Program, kind: type) -> Run:
     numbers are there: where Python would raise, this does, and f runs eagerly. `kind` is the class
     of arrays on the device.
     """
-    found = [
+    results = [
         v
         for v in program.values
         if v.args
@@ -128,14 +128,14 @@ def after_numbers(run: Run, program: Program, kind: type) -> Run:
         and _of_numbers(v.origin)
         and getattr(v.origin.function, "__name__", "") in _RAISING
     ]
-    if not found:
+    if not results:
         return run
-    needed = set(found)
+    needed = set(results)
     for v in reversed(program.values):
         if v in needed:
             needed.update(v.args)
-    kept = [v for v in program.values if v in needed or isinstance(v.primitive, ProgramInput)]
-    numbers = Interpreted(Program(program.inputs, kept, found))
+    values = [v for v in program.values if v in needed or isinstance(v.primitive, ProgramInput)]
+    numbers = Interpreted(Program(program.inputs, values, results))
     used = [v in needed for v in program.inputs]
 
     def both(arrays: list[Any]) -> list[Any]:

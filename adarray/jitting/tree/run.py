@@ -72,22 +72,22 @@ def _single(root: TreeNode, build: Build, enter: Enter | None) -> Callable[[list
     targets, run = prepare(root, build)
     leaf = root.leaf
     assert leaf is not None
-    given = len(root.tree.strides)
+    count = len(root.tree.strides)
     if not {n for n, _ in leaf.outputs} <= {*targets, None}:
         return None
     device = root.tree.device
-    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, given, device)
+    finish = finisher(leaf, {n: i for i, n in enumerate(targets)}, count, device)
     sources = root.sources
-    whole = sources == tuple(range(given))
+    whole = sources == tuple(range(count))
     if device is not None and enter is not None:
         if leaf.writes:
             return _writing(root, enter, finish)
         if whole:
             return lambda values: finish(run(enter(values)), values)
 
-        def on_device(given: list[Any]) -> Any:
-            values = enter(given)
-            return finish(run([values[i] for i in sources]), given)
+        def on_device(inputs: list[Any]) -> Any:
+            values = enter(inputs)
+            return finish(run([values[i] for i in sources]), inputs)
 
         return on_device
     if whole:
@@ -116,24 +116,24 @@ def _writing(
 
     written = [i for i, _ in pairs]
 
-    def call(given: list[Any]) -> Any:
-        hosts = list(map(_of_host, given))
+    def call(inputs: list[Any]) -> Any:
+        hosts = list(map(_of_host, inputs))
         if shares_memory(hosts, written):
             raise MissError
-        values = enter(given)
+        values = enter(inputs)
         for i in written:
             own = values[i]
-            if borrowed(given[i]):
+            if borrowed(inputs[i]):
                 raise MissError
             for k, x in enumerate(values):
                 if k != i and type(x) is kind and (x is own or overlap(own, x)):
                     raise MissError
         results = run([values[i] for i in sources])
-        made = finish(results, given)
+        result = finish(results, inputs)
         for i, k in pairs:
             if results[k] is not values[i] or hosts[i] is not None:  # computed in the copy of it
-                write(given[i], DeviceArray(results[k], library))
-        return made
+                write(inputs[i], DeviceArray(results[k], library))
+        return result
 
     return call
 
@@ -206,8 +206,8 @@ def finisher(
         structure = f"rebuild([{', '.join(m.text for m in marks)}])"
     lines.append(f"return {structure}")
     exec("def finish(v, g):\n " + "\n ".join(lines), space)  # our own text
-    made: Callable[[Any, Any], Any] = space.pop("finish")  # or its globals and it are a cycle
-    return made
+    finish: Callable[[Any, Any], Any] = space.pop("finish")  # or its globals and it are a cycle
+    return finish
 
 
 def _linking(
@@ -308,7 +308,6 @@ class TreeWalk:
 
     def __init__(self, tree: Tree, values: list[Any], build: Build) -> None:
         self.tree = tree
-        self.given = len(values)
         self.values = values
         self.build = build
         self.nodes: list[TreeNode] = []
@@ -330,7 +329,7 @@ class TreeWalk:
                 self._segment(node)
                 if node.leaf is not None:
                     return node.leaf
-                node = node.children.get(self._look(node))
+                node = node.children.get(self._host_read(node))
         except CheckError:
             raise
         except Exception as error:  # eager code raises its own
@@ -365,7 +364,7 @@ class TreeWalk:
             for n, r in zip(targets, results, strict=True):
                 values[n] = r
 
-    def _look(self, node: TreeNode) -> Any:
+    def _host_read(self, node: TreeNode) -> Any:
         """Return what Python sees at the end of a segment, and run what it runs there."""
         guard = node.guard
         assert guard is not None
@@ -373,7 +372,7 @@ class TreeWalk:
             return self._call(node, guard.call)
         assert guard.symbol is not None
         x = self._value(node, guard.symbol)
-        return outcome_key(guard.kind, _LOOKS[guard.kind](x))
+        return outcome_key(guard.kind, _HOST_READS[guard.kind](x))
 
     def _value(self, node: TreeNode, symbol: Symbol) -> Any:
         number = node.path.numbers[id(symbol)]
@@ -405,7 +404,7 @@ class TreeWalk:
             if missing > 0:
                 self.values.extend([None] * missing)
             if self.tree.device is not None:
-                x = self.tree.device.kept(x)
+                x = self.tree.device.stored(x)
             elif isinstance(x, np.ndarray) and not (x.base is None and x.flags.c_contiguous):
                 x = np.array(x, order="C")
             self.values[number] = x
@@ -419,7 +418,7 @@ def _kind_of(x: Any) -> tuple[Any, Any]:
     return np.shape(x), np.result_type(x)
 
 
-_LOOKS: dict[str, Callable[[Any], Any]] = {
+_HOST_READS: dict[str, Callable[[Any], Any]] = {
     "bool": bool,
     "index": int,
     "int": int,

@@ -81,7 +81,7 @@ class TreeLeaf:
         self._finish: dict[bool, Callable[[Any, Any], Any]] = {}
         self.outputs: list[tuple[Any, Any]] = []
         arrays = dict(enumerate(recorded.leaves))
-        arrays.update({k: x.place for k, x in recorded.held.items()})
+        arrays.update({k: x.place for k, x in recorded.concrete_links.items()})
         orders = {k: order_of(x) for k, x in arrays.items() if isinstance(x, np.ndarray)}
         self.orders = {k: axes for k, axes in orders.items() if axes is not None}
         self.links = {k: numbered(x, numbers, constants) for k, x in recorded.links.items()}
@@ -106,7 +106,7 @@ class TreeLeaf:
     def finish(
         self,
         values: list[Any],
-        given: list[Any],
+        inputs: list[Any],
         device: OnDevice | None = None,
         handles: bool = False,
     ) -> Any:
@@ -116,34 +116,36 @@ class TreeLeaf:
         ----------
         values : list
             By number.
-        given : list
+        inputs : list
             The inputs, as the caller has them.
         device : OnDevice, optional
         handles : bool
             Whether arrays of the result are ADArrays.
         """
-        made = self._finish.get(handles)
-        if made is None:
+        finish = self._finish.get(handles)
+        if finish is None:
             from adarray.jitting.tree.run import finisher  # which imports this module
 
-            made = finisher(self, range(len(values)), len(given), device, handles)
-            self._finish[handles] = made
-        return made(values, given)
+            finish = finisher(self, range(len(values)), len(inputs), device, handles)
+            self._finish[handles] = finish
+        return finish(values, inputs)
 
-    def changed(self, made: tuple[Any, list[Any]], statics: Any, given: tuple[Any, ...]) -> Any:
+    def changed(
+        self, result_and_values: tuple[Any, list[Any]], statics: Any, arguments: tuple[Any, ...]
+    ) -> Any:
         """Return the result in what `finish` made, and change what the path changes.
 
         Parameters
         ----------
-        made : tuple
+        result_and_values : tuple
         statics : list
             Arguments that are no inputs.
-        given : tuple
+        arguments : tuple
             ``(args, kwargs)`` of the call.
         """
         assert self.find is not None
-        result, values = made
-        apply(self.effects, self.find(statics), values, given)
+        result, values = result_and_values
+        apply(self.effects, self.find(statics), values, arguments)
         return result
 
     def key(self) -> Hashable:
@@ -156,10 +158,10 @@ class TreeLeaf:
     def numbers(self) -> list[int]:
         """Return the numbers of the values that leave the path here."""
         written = {i: n for i, n, _ in self.writes}
-        kept = [  # what is returned itself must not be overwritten by other results
+        returned_inputs = [  # what is returned itself must not be overwritten by other results
             x.place for x in self.links.values() if x.of == "input" and x.place not in written
         ]
-        return [*self.returned(), *(n for n in written.values() if n is not None), *kept]
+        return [*self.returned(), *(n for n in written.values() if n is not None), *returned_inputs]
 
     def returned(self) -> list[int]:
         """Return the numbers of the values in the result."""
@@ -236,9 +238,9 @@ class TreeNode:
     @property
     def tree(self) -> Tree:
         """The tree, which lives as long as somebody runs it."""
-        found = self._tree()
-        assert found is not None
-        return found
+        tree = self._tree()
+        assert tree is not None
+        return tree
 
     @property
     def parent(self) -> TreeNode | None:
@@ -285,7 +287,7 @@ class TreeNode:
         need = set(self.live)
         if self.leaf is not None:
             need.update(self.leaf.numbers())
-        need.update(_looked_at(self.guard, self.path))
+        need.update(_guarded(self.guard, self.path))
         return tuple(sorted(n for n in need if self.first <= n < self.stop))
 
     def __repr__(self) -> str:
@@ -327,7 +329,7 @@ class Path:
         for symbol, _, value in recording.captures:
             self.constants[symbol], self.numbers[id(symbol)] = constant(value)
         recording.captures.clear()  # they hold the arrays themselves, and copies
-        self.given = len(self.symbols)
+        self.n_inputs = len(self.symbols)
         # What made a value, of calls with one result.
         self.producers: dict[int, Call] = {}
         self.parts: list[PendingSegment] = []
@@ -359,27 +361,27 @@ def _uses(
 ) -> tuple[set[int], list[int]]:
     """Return what a segment needs from before it, and what of that its calls read, in order."""
     numbers, first = path.numbers, part.first
-    made = {id(s) for call in again for s in call.results}
+    recomputed = {id(s) for call in again for s in call.results}
     order: dict[int, None] = {}
     for call in (*again, *part.calls):
         for s in symbols_in(call.args) + symbols_in(call.params):
             n = numbers[id(s)]
-            if isinstance(n, int) and n < first and id(s) not in made:
+            if isinstance(n, int) and n < first and id(s) not in recomputed:
                 order[n] = None
     uses = set(order)
-    late = [*_looked_at(part.guard, path), *(leaf.numbers() if leaf is not None else ())]
+    late = [*_guarded(part.guard, path), *(leaf.numbers() if leaf is not None else ())]
     uses.update(n for n in late if n < first)
     return uses, list(order)
 
 
-def _looked_at(guard: Guard | None, path: Path) -> list[int]:
+def _guarded(guard: Guard | None, path: Path) -> list[int]:
     """Return the numbers of the values that a look, or a call in Python, needs."""
     if guard is None:
         return []
-    found = symbols_in(guard.symbol)
+    symbols = symbols_in(guard.symbol)
     if guard.call is not None:
-        found += symbols_in(guard.call.args) + symbols_in(guard.call.params)
-    return [n for s in found if isinstance(n := path.numbers[id(s)], int)]
+        symbols += symbols_in(guard.call.args) + symbols_in(guard.call.params)
+    return [n for s in symbols if isinstance(n := path.numbers[id(s)], int)]
 
 
 def relative_key(
@@ -387,17 +389,17 @@ def relative_key(
 ) -> Hashable:
     """Return the key of a segment wherever it stands on its path, and on any path."""
     numbers: dict[int, Hashable] = {id(s): path.numbers[id(s)] for s in path.constants}
-    given = []
+    forms = []
     for i, n in enumerate(sources):
         s = path.symbols[n]
         numbers[id(s)] = -1 - i
-        given.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
+        forms.append((s.shape, s.dtype.str, s.weak, tree.strides_of(n)))
     for call in calls:  # also those of earlier segments that run again here
         for s in call.results:
             numbers[id(s)] = ("again", len(numbers))
     for n in range(*span):
         numbers[id(path.symbols[n])] = n - span[0]
-    return (tuple([call_key(c, numbers) for c in calls]), tuple(given))
+    return (tuple([call_key(c, numbers) for c in calls]), tuple(forms))
 
 
 class Tree:
@@ -509,10 +511,10 @@ class Tree:
 
     def nodes(self) -> list[TreeNode]:
         """Return all nodes, parents before their children."""
-        found = [self.root] if self.root is not None else []
-        for node in found:
-            found.extend(node.children.values())
-        return found
+        nodes = [self.root] if self.root is not None else []
+        for node in nodes:
+            nodes.extend(node.children.values())
+        return nodes
 
 
 def _spread(node: TreeNode | None) -> None:
@@ -529,10 +531,10 @@ def _spread(node: TreeNode | None) -> None:
 
 
 def _count_leaves(node: TreeNode) -> int:
-    found = [node]
-    for n in found:
-        found.extend(n.children.values())
-    return sum(n.leaf is not None for n in found)
+    nodes = [node]
+    for n in nodes:
+        nodes.extend(n.children.values())
+    return sum(n.leaf is not None for n in nodes)
 
 
 def _at(event: Call | Guard | None) -> str:

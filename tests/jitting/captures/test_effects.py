@@ -280,7 +280,7 @@ def test_an_error_changes_nothing_in_compiled_calls() -> None:
 def test_a_list_that_grows_notices_reads(read: Callable[[Any], Any]) -> None:
     items = GrowingList([1.0, 2.0])
     read(items)
-    assert items.looked
+    assert items.was_read
 
 
 def test_a_list_that_grows_takes_items_unnoticed() -> None:
@@ -291,9 +291,9 @@ def test_a_list_that_grows_takes_items_unnoticed() -> None:
     assert (items[-1], items[-4]) == (5.0, 2.0)  # those that it took
     assert isinstance(items, list)
     assert items.__class__ is list
-    assert not items.looked
+    assert not items.was_read
     assert items[-5] == 1.0
-    assert items.looked
+    assert items.was_read
 
 
 def test_a_run_that_changes_objects_belongs_to_the_state_before_it() -> None:
