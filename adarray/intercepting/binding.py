@@ -157,7 +157,7 @@ class Binder:
         return None if entry is None else self._stand_in(*entry)
 
     def _resolve(self, module: types.ModuleType, value: Any, name: str) -> Any:
-        """Return what ``module.name`` is inside."""
+        """Return what stands for ``module.name`` inside."""
         if package_of(module.__name__) == "scipy" and not isinstance(value, types.ModuleType):
             if type(value) is np.ufunc:
                 return self.of(value, plain_use=False) or value
@@ -173,7 +173,7 @@ class Binder:
 
 @functools.cache
 def _class_called(cls: Any) -> Any:
-    """Return what calling a class does inside; None if it stays."""
+    """Return the function that calling a class runs inside; None if the class stays."""
     if cls is np.vectorize:
         return adarray_vectorize()
     if cls in NUMBERS:
@@ -185,7 +185,7 @@ def _class_called(cls: Any) -> Any:
 
 
 def class_inside(cls: Any, how: str) -> Any:
-    """Return what a class is inside where it is called, or asked for an attribute.
+    """Return what stands for a class inside where it is called, or an attribute is read.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ _binders: dict[str, Binder] = {}
 
 
 def stand_in_of(f: Any) -> Any:
-    """Return what client code that calls a function of a library gets; itself, if it stays."""
+    """Return the stand-in that client code gets for a function; itself, if it has none."""
     stand_in = binder_of("__main__").of(f)
     return f if stand_in is None else stand_in
 

@@ -135,7 +135,7 @@ _PASSED = frozenset({Handle.array_class, Handle.number_class, float, int, comple
 
 
 def _wraps(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what makes a function look like `f`, which may lack some attributes."""
+    """Return a decorator like `functools.wraps` for an `f` that may lack some attributes."""
 
     def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         try:

@@ -123,7 +123,7 @@ class Entered:
         return copy
 
     def _restored(self, x: Any) -> Any:
-        """Return what the caller has in place of an ADArray or a copy that was passed."""
+        """Return the caller's object for an ADArray or a copy that was passed."""
         return self._arrays.get(id(x), self._copies.get(id(x), (x, x)))[1]
 
     def give_back(self) -> None:
@@ -413,7 +413,7 @@ def _is_dispatcher(value: Any) -> bool:
 
 
 def inside_function(value: Any) -> Callable[..., Any] | None:
-    """Return what the NumPy function `value` is inside; None if it stays as it is."""
+    """Return the function that replaces NumPy's `value` inside; None if nothing does."""
     special = _SPECIAL.get(id(value))
     if special is not None:
         return special
@@ -436,7 +436,7 @@ def inside_function(value: Any) -> Callable[..., Any] | None:
 
 
 def inside_class(value: type) -> Callable[..., Any] | None:
-    """Return what calling the NumPy class `value` does inside; None if it stays as it is."""
+    """Return the function that calling NumPy's class `value` runs inside; None if it stays."""
     if issubclass(value, np.generic) and issubclass(value, (np.number, np.bool_)):
         return scalar_type(value)
     if value is np.ndarray:

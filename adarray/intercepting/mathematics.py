@@ -182,7 +182,7 @@ NUMBERS: dict[type, Callable[..., Any]] = {float: _float, complex: _complex}
 
 @functools.cache
 def inside_math(module: types.ModuleType, name: str) -> Callable[..., Any] | None:
-    """Return what the function `name` of math or cmath is inside; None if it stays."""
+    """Return the function that replaces `name` of math or cmath inside; None if nothing does."""
     original = getattr(module, name, None)
     if original is None:
         return None

@@ -73,7 +73,7 @@ class Memory:
         return scope.memory[key]
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
-        """Return what the function returns outside of the context; `_TRACED` if it cannot tell.
+        """Return the result outside of the context; `_TRACED` if it cannot tell.
 
         It cannot where the function captured what is traced now: that is not for its cache.
         """

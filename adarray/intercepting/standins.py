@@ -55,7 +55,7 @@ class FunctionStandIn(StandIn):
         put(self, "_adarray_path", path)
 
     def _adarray_original(self) -> Any:
-        """Return what it stands for."""
+        """Return the original."""
         return self._adarray_of
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -160,7 +160,7 @@ class ObjectStandIn(StandIn):
         put(self, "_adarray_path", path)
 
     def _adarray_original(self) -> Any:
-        """Return what it stands for."""
+        """Return the original."""
         return self._adarray_of
 
     def _adarray_now(self) -> Any:
@@ -305,7 +305,7 @@ class Called:
         self.holder = holder
 
     def as_used(self, frame: types.FrameType, value: Any) -> Any:
-        """Return what `frame` gets, which loads it as the attribute `value` of a module."""
+        """Return the object for `frame`, which loads `value` as an attribute of a module."""
         if is_called(frame):
             return self.function
         return self.holder if is_asked(frame) else value

@@ -15,7 +15,7 @@ from adarray.compiler.ir.target import Target
 from adarray.device import Library
 from adarray.jitting.calls.decorator import jit
 from adarray.jitting.calls.front import JitFunction
-from adarray.jitting.shared.late import pending
+from adarray.jitting.shared.background import pending
 from adarray.jitting.tree.tree import TreeNode
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms import grad

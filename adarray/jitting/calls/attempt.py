@@ -1,4 +1,4 @@
-"""One recorded run of a function: clones in, recording out, and what it leaves to be done."""
+"""One recorded run of a function: clones in, a recording out, and changes to commit or undo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from adarray.transforms.tree import flatten
 
 
 class Attempt:
-    """One recorded run of the function, and what it leaves to be done.
+    """One recorded run of the function, to commit or undo.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Attempt:
             )
         return original
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a line about the recording."""
         count = 0 if self.recorded is None else len(self.recorded.recording.events)
         return f"recorded {self._about}: {count} operations; {self.seconds:.3f} s"

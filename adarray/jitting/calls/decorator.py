@@ -96,7 +96,7 @@ def jit(
     -----
     The first two calls with arguments of one signature (shapes, dtypes, memory layout, types of
     numbers) run `f` and record its operations. If both runs agree, their operations are compiled,
-    and later calls run the compiled code. Where Python looks at a value, as in ``if x > 0``, the
+    and later calls run the compiled code. Where Python reads a value, as in ``if x > 0``, the
     compiled code checks the value too, and takes the branch that applies; new branches are recorded
     and compiled. Whatever `f` reads besides its arguments is checked in every call: captured arrays
     are read afresh, and changes of other captured values are noticed. If `f` captures an object

@@ -24,7 +24,7 @@ from adarray.base.transformed import global_name
 from adarray.batching.values import refuse_strict
 from adarray.compiler.ir.verify_loops import checking
 from adarray.jitting.calls.attempt import aligned, note_links
-from adarray.jitting.calls.tracing import Given, Tracing
+from adarray.jitting.calls.tracing import Arguments, Tracing
 from adarray.jitting.shared.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import Bound, Ints, describe, unfit
@@ -46,7 +46,7 @@ UNCAUGHT = (BackendError, AttributeError, TypeError)
 class JitFunction(Tracing):
     """A function that records its runs and compiles what it recorded.
 
-    Made by `adarray.jit`. Called as the function that it was made of.
+    Made by `adarray.jit`. Called like the function that it wraps.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class JitFunction(Tracing):
         self._ints = Ints()
         self._lock = threading.RLock()
         self._recent: Recent | None = None
-        self._failures: set[str] = set()  # of compiled code, that were told of
+        self._failures: set[str] = set()  # of compiled code, that were reported
         self._eager = not_recorded(f)
 
     @property
@@ -91,7 +91,7 @@ class JitFunction(Tracing):
         """Call the function, compiled where that is possible."""
         mode = MODE.get()
         if mode is not None and mode.symbolic:
-            return self._f(*args, **kwargs)  # another jit looks into it
+            return self._f(*args, **kwargs)  # another jit records it
         if INLINE.get():
             return self.plainly(args, kwargs)
         if LEVEL.get():
@@ -139,7 +139,7 @@ class JitFunction(Tracing):
         return recent
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None) -> Any:
-        """Call it, other than with plain arrays along one compiled segment."""
+        """Call it in all cases but plain arrays and one compiled segment."""
         bound = Bound(args, kwargs, self._ints)
         if bound.follows:
             return self._followed(bound, (args, kwargs), mode)
@@ -157,7 +157,7 @@ class JitFunction(Tracing):
             return self._followed(bound, (args, {}), MODE.get())
         return self._outcome(bound, (args, {}), MODE.get(), alone=False)[0]
 
-    def _followed(self, bound: Bound, arguments: Given, mode: Mode | None) -> Any:
+    def _followed(self, bound: Bound, arguments: Arguments, mode: Mode | None) -> Any:
         """Call it where a derivative is taken: as one operation, if that is possible."""
         args, kwargs = arguments
         if not can_be_node(bound) or (mode is not None and not mode.record):
@@ -190,7 +190,7 @@ class JitFunction(Tracing):
     def _outcome(
         self,
         bound: Bound,
-        arguments: Given,
+        arguments: Arguments,
         mode: Mode | None,
         alone: bool = True,
         captured: list[Any] | None = None,
@@ -222,7 +222,9 @@ class JitFunction(Tracing):
             return self.plainly(args, kwargs), None
         if variant.written and variant.writes_hidden(bound.statics, inputs):
             return self.plainly(args, kwargs), None
-        walk = TreeWalk(variant.tree, self._entered(variant, bound, inputs), variant.builder.build)
+        walk = TreeWalk(
+            variant.tree, self._prepared_inputs(variant, bound, inputs), variant.builder.build
+        )
         before = copies(bound.leaves) if checking() else []
         try:
             with span("jit", entry.signature):
@@ -256,7 +258,7 @@ class JitFunction(Tracing):
         return result, variant
 
     @staticmethod
-    def _entered(variant: StateVariant, bound: Bound, inputs: list[Any]) -> list[Any]:
+    def _prepared_inputs(variant: StateVariant, bound: Bound, inputs: list[Any]) -> list[Any]:
         """Return inputs as compiled code takes them."""
         for i in variant.written:  # what others rely on is not computed in place
             if i < len(bound.targets) and borrowed(bound.targets[i]):
@@ -265,7 +267,7 @@ class JitFunction(Tracing):
             return aligned(inputs)
         return variant.device.enter(inputs, len(bound.targets), variant.written)
 
-    def _instead(self, error: Exception, arguments: Given) -> Any:
+    def _instead(self, error: Exception, arguments: Arguments) -> Any:
         """Run the function where compiled code raised: it raises its own, and may catch it."""
         if isinstance(error, DeviceMemoryError) or hasattr(error, SPENT):
             raise error from None
@@ -290,7 +292,7 @@ class JitFunction(Tracing):
         mode: Mode | None,
         alone: bool = True,
     ) -> Entry:
-        """Return what is known of the signature of a call."""
+        """Return the entry of the signature of a call."""
         fast = fast_key(args) if not kwargs else None
         engine = mode.engine if mode is not None else None
         engine = engine.innermost if engine is not None else None
@@ -321,7 +323,7 @@ class JitFunction(Tracing):
                 self._table[key] = entry
         return entry
 
-    # -- to look at ------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------
 
     def path(self, *args: Any, **kwargs: Any) -> list[TreeNode]:
         """Return the segments that a call with these arguments would run, as far as known.
@@ -336,7 +338,7 @@ class JitFunction(Tracing):
         values = [*bound.values, *captures]
         for i in {*variant.tree.donated, *variant.written}:
             values[i] = duplicate(values[i], exactly=True)
-        values = self._entered(variant, bound, values)
+        values = self._prepared_inputs(variant, bound, values)
         walk = TreeWalk(variant.tree, values, variant.builder.build)
         with contextlib.suppress(MissError):
             walk.run()
@@ -344,7 +346,7 @@ class JitFunction(Tracing):
         return walk.nodes
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what a call with these arguments compiles to, to print or display."""
+        """Return a report of what a call with these arguments compiles to."""
         from adarray.jitting.explain.explanation import explain
 
         return explain(self, args, kwargs)

@@ -1,4 +1,4 @@
-"""What type checkers know of a jitted function: it is called as the function it was made of."""
+"""The type of jitted functions for type checkers: called like the wrapped function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Jitted(Protocol[_P, _R_co]):
     def __get__(self, obj: object, cls: type | None = None) -> Callable[..., _R_co]: ...
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what a call with these arguments compiles to, to print or display."""
+        """Return a report of what a call with these arguments compiles to."""
         ...
 
     def cache_info(self) -> CacheInfo:

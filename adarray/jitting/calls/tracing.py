@@ -1,4 +1,4 @@
-"""What a call of a jitted function does that is recorded: run it, and compile what is known."""
+"""The recorded call of a jitted function: run it, and compile the paths that are known."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from adarray.core.reaching import reach, reach_arguments
 from adarray.jitting.calls.attempt import Attempt
 from adarray.jitting.captures.kinds import kind_of
 from adarray.jitting.captures.state import CapturedState
+from adarray.jitting.shared.background import pending
 from adarray.jitting.shared.collector import collector_waits
 from adarray.jitting.shared.devices import ElsewhereError, OnDevice, device_of
 from adarray.jitting.shared.generators import DRAWING
-from adarray.jitting.shared.late import pending
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import INT_VALUES, Bound, element_strides, unaligned
 from adarray.jitting.tree.build import JitWarning, SegmentCompiler
@@ -28,7 +28,7 @@ from adarray.jitting.tree.nodes import needed
 from adarray.jitting.tree.run import runner
 from adarray.transforms.running import prepared
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 MAX_VARIANTS = 8
 DISTURBED = 8
@@ -59,7 +59,7 @@ class Tracing:
         entry: Entry,
         variant: StateVariant | None,
         bound: Bound,
-        arguments: Given,
+        arguments: Arguments,
         alone: bool,
         captured: list[Any] | None,
     ) -> tuple[Any, StateVariant | None]:
@@ -74,7 +74,7 @@ class Tracing:
         entry: Entry,
         variant: StateVariant | None,
         bound: Bound,
-        arguments: Given,
+        arguments: Arguments,
         alone: bool,
         captured: list[Any] | None,
     ) -> tuple[Any, StateVariant | None]:
@@ -106,7 +106,7 @@ class Tracing:
             result = self.plainly(args, kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
-        detail(run.told)
+        detail(run.summary)
         if run.hidden or (run.aliased and not shares_memory(bound.values)):
             run.restore()
             entry.give_up(
@@ -154,10 +154,10 @@ class Tracing:
     def _state(
         self, entry: Entry, variant: StateVariant | None, bound: Bound, alone: bool
     ) -> CapturedState | None:
-        """Return what is captured now; None if nothing can be recorded over it."""
+        """Return the captured state; None if nothing can be recorded with it."""
         try:
             state = self._captured(bound)
-        except Exception as error:  # objects that cannot be looked at
+        except Exception as error:  # objects that cannot be inspected
             if alone:
                 entry.give_up(f"what it captured cannot be read: {type(error).__name__}: {error}")
             return None
@@ -253,7 +253,7 @@ class Tracing:
     def _fast(
         variant: StateVariant, captured: list[Any], bound: Bound
     ) -> Callable[[list[Any]], Any] | None:
-        """Return what runs a variant of positional arguments, if there is a short way."""
+        """Return a function that runs a variant of positional arguments quickly, or None."""
         device, state = variant.device, variant.state
         variant.waits = False
         usable = not (variant.touched or checking()) and (

@@ -1,1 +1,1 @@
-"""State that functions read beside their arguments: found, compared, put back."""
+"""State that functions read besides their arguments: finding, comparing and restoring it."""

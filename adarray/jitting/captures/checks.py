@@ -202,7 +202,7 @@ class Maker:
         return f"{parent}.{key}"  # a slot, or a part of a method or partial
 
     def finder(self, numbers: Sequence[int]) -> Callable[[Any], list[Any]]:
-        """Return what finds the objects with these numbers among those that the walk has found.
+        """Return a function that finds the objects with these numbers in the order of the walk.
 
         It takes what `function` takes, in calls of which that returns the inputs.
         """
@@ -217,7 +217,7 @@ class Maker:
         return find
 
     def _child(self, expression: str, obj: CapturedObject, parent: str) -> None:
-        """Write the test of one object that was found, by a way from its parent's variable."""
+        """Write the test of one object, reached from its parent's variable."""
         lines = self._lines
         if obj.kind == "assumed":
             return
@@ -470,7 +470,7 @@ class Maker:
 
 
 def needed_by(names: Iterable[str], ways: Mapping[str, tuple[str, str]]) -> list[str]:
-    """Return the variables by way of which others are found."""
+    """Return the variables from which others are reached."""
     variables = []
     for name in names:
         while name in ways:

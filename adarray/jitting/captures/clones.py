@@ -63,7 +63,7 @@ class Globals:
 
 
 def contents(cell: Any) -> Any:
-    """Return what a closure cell holds; itself if it is not assigned yet."""
+    """Return the contents of a closure cell; itself if it is not assigned yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -289,7 +289,7 @@ class Clones:
         self._before += [StateBefore(a, b, items_of(a), how, obj) for a, b, how in parts]
 
     def written(self) -> Iterator[tuple[StateBefore, dict[Any, Any]]]:
-        """Yield what was noted of each object that differs now, and what its clone holds."""
+        """Yield the record of each object that differs now, and the contents of its clone."""
         for noted in self._before:
             now = items_of(noted.clone)
             before = noted.before
@@ -403,7 +403,7 @@ class Clones:
         return wrote
 
     def _restored(self, x: Any) -> Any:
-        """Return what the user's objects hold in place of a clone or a recorded value."""
+        """Return the user's object or value for a clone or a recorded value."""
         known = self._originals.get(id(x))
         if known is not None:
             return known[1]
@@ -483,7 +483,7 @@ def _shown(name: str) -> str:
 
 
 def _with_globals(targets: set[int], walk: CaptureWalk) -> tuple[set[int], set[int]]:
-    """Return what leads to one of `targets`, and the globals that its functions get copies of.
+    """Return the objects that lead to `targets`, and the globals their functions get copies of.
 
     By identity. Where one function assigns a global, all that use it must see the same globals.
     """
@@ -514,7 +514,7 @@ def _with_globals(targets: set[int], walk: CaptureWalk) -> tuple[set[int], set[i
 
 
 def _leading_to(targets: set[int], walk: CaptureWalk) -> set[int]:
-    """Return the identities of what was found that leads to one of `targets` through clones."""
+    """Return the identities of the objects that lead to `targets` through clones."""
     above: dict[int, list[CapturedObject]] = {}
     for obj in walk.order:
         for e in obj.edges:

@@ -103,7 +103,7 @@ class StateBefore(NamedTuple):
 
 
 def items_of(x: Any) -> dict[Any, Any]:
-    """Return what a mapping or a list holds, by key; a list that notices reads does not."""
+    """Return the items of a mapping or a list by key; a list that notes reads notes none."""
     if hasattr(x, "keys"):
         return {key: x[key] for key in x.keys()} if isinstance(x, Slots) else dict(x)  # noqa: SIM118
     return dict(enumerate(list.__iter__(x) if isinstance(x, list) else x))
@@ -113,7 +113,7 @@ def items_of(x: Any) -> dict[Any, Any]:
 
 
 class GrowingList(list):  # type: ignore[type-arg]
-    """A list that takes items, and notes whether those that it had before are looked at."""
+    """A list that notes whether the items that it had at first are read."""
 
     __slots__ = ("before", "was_read")
     __class__ = list  # type: ignore[assignment]  # answers ``x.__class__``
@@ -209,7 +209,7 @@ class EffectReader:
         self._argument_paths: dict[int, tuple[Any, ...]] = {}
 
     def read(self, result: Any, args: Any) -> Kept:
-        """Return what was changed.
+        """Return the changes.
 
         Parameters
         ----------

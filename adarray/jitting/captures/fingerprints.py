@@ -1,9 +1,9 @@
-"""What an object holds, for objects that the walk over captured state cannot see into.
+"""Fingerprints of objects that the walk over captured state cannot follow.
 
-A fingerprint is made of plain values alone, such that two of them are equal if and only if nothing
+A fingerprint consists of plain values alone, such that two of them are equal if and only if nothing
 about the object has changed. It is found by a rule for the object's class (`register_captured`;
-ours are in `adarray.jitting.captures.rules`), else from all of its attributes, else from what it
-would be pickled as. What has none of these is opaque, and keeps a function eager.
+ours are in `adarray.jitting.captures.rules`), else from all of its attributes, else from its
+pickle. What has none of these is opaque, and keeps a function eager.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def register_captured(cls: type | str, fingerprint: Rule | None = None) -> None:
     A compiled function may read objects from globals, closures and attributes besides its
     arguments. Each call compares these with what they were when the function was compiled. adarray
     can do this for Python's own types and for objects of pandas, xarray, SciPy and torch. A
-    function that reads an object of another type, into which adarray cannot look, stays uncompiled.
+    function that reads an object of another type, that adarray cannot inspect, stays uncompiled.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class FingerprintReader:
     Parameters
     ----------
     is_walked : callable
-        Whether the walk over captured state looks at an object itself.
+        Whether the walk over captured state visits an object itself.
     undo : list, optional
         Gets functions that put back what arrays, containers and attributes hold now.
 
@@ -215,7 +215,7 @@ class FingerprintReader:
         return (repr(form), plain.tobytes(), *masked)
 
     def _contents(self, x: Any) -> Iterator[Any]:
-        """Yield what an instance of a subclass of a container, a number or text is."""
+        """Yield the contents of an instance of a subclass of a container, a number or text."""
         if isinstance(x, _SCALARS):
             base = next(b for b in type(x).__mro__ if b in _EXACT or issubclass(b, np.generic))
             yield value_key(base(x), {})
@@ -238,7 +238,7 @@ class FingerprintReader:
                 yield member.__name__, "not set"
 
     def _pickled(self, x: Any) -> Iterator[Any]:
-        """Yield what an object of a class that C made would be pickled as."""
+        """Yield the parts of the pickle of an object whose class is written in C."""
         try:
             reduced = x.__reduce_ex__(4)
         except Exception as error:
@@ -276,7 +276,7 @@ def _refill(x: Any, items: Any) -> None:
         x.update(items)
 
 
-# What Python code is made of, and objects that have no state that code reads.
+# Parts of Python code, and objects that have no state that code reads.
 _CODE = frozenset({
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FunctionType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
@@ -292,7 +292,7 @@ def is_code(x: Any) -> bool:
 
 
 def is_python(cls: type) -> bool:
-    """Whether an object is made of its attributes and of one of Python's containers alone.
+    """Whether an object consists of its attributes and one of Python's containers alone.
 
     What C code adds to a class makes its instances larger.
     """
@@ -304,7 +304,7 @@ def is_python(cls: type) -> bool:
 
 
 def slots_in(cls: type) -> Iterator[types.MemberDescriptorType]:
-    """Yield what reads and writes the slots of a class, those of its bases first."""
+    """Yield the descriptors of the slots of a class, those of its bases first."""
     for base in reversed(cls.__mro__):
         if "__slots__" in base.__dict__:
             for member in tuple(base.__dict__.values()):

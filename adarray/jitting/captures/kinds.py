@@ -68,7 +68,7 @@ def kind_of(x: Any) -> str:
         return "adarray"
     if cls in KINDS:
         return "device"
-    if issubclass(cls, np.void):  # a look at an element of an array
+    if issubclass(cls, np.void):  # a view of an element of an array
         return "fingerprint" if x.dtype.hasobject else "content"
     if isinstance(x, _SCALARS) and not issubclass(cls, type) and is_library(cls.__module__):
         return "scalar"
@@ -165,7 +165,7 @@ def _holds_functions(f: Any) -> bool:
 
 
 def is_library(module: Any) -> bool:
-    """Whether a module is not the user's: its state is not looked at."""
+    """Whether a module is not the user's: its state is not walked."""
     return package_of(module) in UNINTERCEPTED
 
 
@@ -195,7 +195,7 @@ def slots_of(cls: type) -> list[str]:
 
 
 def can_clone(obj: Any) -> bool:
-    """Whether an object is made of its ``__dict__`` and slots alone."""
+    """Whether an object consists of its ``__dict__`` and slots alone."""
     cls = type(obj)
     if cls is types.SimpleNamespace:
         return True
@@ -240,7 +240,7 @@ def names_in(code: types.CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def globals_in(code: types.CodeType) -> frozenset[str]:
-    """Return the names that a code object, and those nested in it, look for among globals."""
+    """Return the names that a code object, and those nested in it, look up among globals."""
     names = {
         i.argval for i in dis.get_instructions(code)
         if i.opname.startswith("LOAD_") and ("GLOBAL" in i.opname or "NAME" in i.opname)

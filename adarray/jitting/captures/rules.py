@@ -1,7 +1,7 @@
 """Rules by which captured objects of libraries are compared in each call.
 
 They are registered by name: none of these packages is imported for them. What a rule returns is
-looked into in turn; a rule of None says that objects never change.
+fingerprinted in turn; a rule of None says that objects never change.
 """
 
 from __future__ import annotations

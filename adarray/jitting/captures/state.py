@@ -68,7 +68,9 @@ class CapturedState:
     ) -> None:
         rebind_reached(f, None)
         self.reason = ""
-        self._settings: list[Callable[[], None]] = []  # what puts back settings of the process
+        self._settings: list[
+            Callable[[], None]
+        ] = []  # functions that restore settings of the process
         # Of generators whose draws are not seen: name, itself, state now and before, what sets it.
         self._before: list[tuple[str, Any, Callable[[], Any], Any, Callable[[Any], None]]] = []
         try:
@@ -103,12 +105,12 @@ class CapturedState:
                 name, x = f"the random generator {obj.name}", obj.value
                 self._before.append((name, x, x.getstate, x.getstate(), x.setstate))
             elif obj.kind == "variable":
-                self._settings.append(_variable_put_back(obj.value))
+                self._settings.append(_variable_restorer(obj.value))
             elif obj.kind == "random" and (obj.hidden or not obj.direct):
                 name = f"the random generator {obj.name}, which a class or slots hold"
                 self._watch(name, source_of(obj.value))
         if not ENVIRONMENT.isdisjoint(self._walk.names):
-            self._settings.append(_environment_put_back())
+            self._settings.append(_environment_restorer())
         if "random" in self._walk.names:
             self._watch("the random state of NumPy", STREAM)
             name, now = "the random state of Python", random.getstate
@@ -140,12 +142,12 @@ class CapturedState:
         return Clones(self._walk, self.inputs, values)
 
     def changes(self, clones: Clones, result: Any, args: Any) -> Kept:
-        """Return what a run over clones has changed, given its result and arguments."""
+        """Return the changes of a run over clones, given its result and arguments."""
         walk = self._walk
         return EffectReader(clones, walk.order, walk.names, self._floats).read(result, args)
 
     def finder(self, effects: Sequence[Effect]) -> Callable[[Any], list[Any]]:
-        """Return what finds the objects that effects change: ``find(statics)``."""
+        """Return ``find(statics)``, which finds the objects that effects change."""
         return self._maker.finder([e.place for e in effects if type(e.place) is int])
 
     def drawn(self, draws: Draws) -> str:
@@ -165,7 +167,7 @@ class CapturedState:
         for array, content in self._contents:
             content.restore(array)
             if not content.same(array):
-                raise _not_put_back("a captured object", array)
+                raise _not_restorable("a captured object", array)
         changed = [
             f
             for f in self._walk.order
@@ -176,7 +178,7 @@ class CapturedState:
                 undo()
         for obj in changed:
             if obj.fingerprint is not None and not obj.fingerprint.same(obj.value):
-                raise _not_put_back(obj.name, obj.value)
+                raise _not_restorable(obj.name, obj.value)
 
     def overlap(self, arrays: list[Any]) -> bool:
         """Whether arrays may share memory with one that plain code reads as well."""
@@ -222,7 +224,7 @@ class CapturedState:
         return names if numbers else set()
 
     def forget(self) -> None:
-        """Let go of the objects that were found: later calls follow the paths to them."""
+        """Release the objects of the walk: later calls follow the paths to them."""
         self._walk = self._maker = None  # type: ignore[assignment]
         self.inputs, self.values, self._contents = [], [], []
 
@@ -237,8 +239,8 @@ def _is_constant(x: Any) -> bool:
     return x._x is None or (x._x.escaped and x._x.base is None and not x._x.weak)
 
 
-def _variable_put_back(variable: Any) -> Callable[[], None]:
-    """Return what gives a context variable the value that it has now."""
+def _variable_restorer(variable: Any) -> Callable[[], None]:
+    """Return a function that restores the present value of a context variable."""
     value = variable.get()
 
     def put_back() -> None:
@@ -248,8 +250,8 @@ def _variable_put_back(variable: Any) -> Callable[[], None]:
     return put_back
 
 
-def _environment_put_back() -> Callable[[], None]:
-    """Return what gives the process the environment that it has now."""
+def _environment_restorer() -> Callable[[], None]:
+    """Return a function that restores the present environment of the process."""
     before = dict(os.environ)
 
     def put_back() -> None:
@@ -261,7 +263,7 @@ def _environment_put_back() -> Callable[[], None]:
     return put_back
 
 
-def _not_put_back(name: str, x: Any) -> TraceError:
+def _not_restorable(name: str, x: Any) -> TraceError:
     return TraceError(
         f"jit: {name}, of type {type(x).__name__}, was changed by a run that cannot be recorded, "
         "and cannot be put back for another; call this function without jit"

@@ -49,8 +49,8 @@ _INSIDE = frozenset({"getenv", "getenvb", "fspath", "fsencode", "fsdecode", "sle
 _OUTSIDE_OF_NUMPY = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "fromregex"})
 # Methods of classes that ask the clock.
 _CLOCKS = frozenset({"now", "today", "utcnow"})
-# Methods of paths that look at files.
-_LOOKS = frozenset({"read_text", "read_bytes", "exists", "open", "stat", "is_file", "is_dir",
+# Methods of paths that read files.
+_READS = frozenset({"read_text", "read_bytes", "exists", "open", "stat", "is_file", "is_dir",
                     "iterdir", "glob", "rglob", "resolve"})  # fmt: skip
 _ALIASES = {"posix": "os", "nt": "os", "_io": "io", "_decimal": "decimal", "_socket": "socket"}
 
@@ -84,7 +84,7 @@ def _module_of(x: Any) -> str:
 
 
 def reader_of(x: Any, names: set[str]) -> Callable[[], Any] | None:
-    """Return what reads the state that an object of a library depends on; None if there is none."""
+    """Return the function that reads the state an object of a library depends on, or None."""
     package = _module_of(x if callable(x) else type(x))
     place = _AMBIENT.get(package) or _AMBIENT.get(_ALIASES.get(type(x).__module__, ""))
     if place is None and isinstance(x, types.ModuleType):
@@ -98,14 +98,14 @@ def reader_of(x: Any, names: set[str]) -> Callable[[], Any] | None:
 
 
 def outside(x: Any, names: set[str]) -> str:
-    """Return what an object of a library reads that no call can compare; "" if nothing."""
+    """Name what an object of a library reads and no call can compare; "" if nothing."""
     if isinstance(x, type):
         if _module_of(x) in ("datetime", "pandas"):
             methods = sorted(_CLOCKS & names & set(dir(x)))
             return f"the clock, by {x.__name__}.{methods[0]}" if methods else ""
         return ""
     if package_of(type(x).__module__) == "pathlib":
-        methods = sorted(_LOOKS & names)
+        methods = sorted(_READS & names)
         return f"a file, by {type(x).__name__}.{methods[0]}" if methods else ""
     if package_of(type(x).__module__) == "_thread" and "locked" in names:
         return "whether a lock is held, by locked"

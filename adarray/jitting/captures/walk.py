@@ -3,7 +3,7 @@
 `captured` walks over everything that the function can reach under the names in its code.
 Arrays in it become inputs of the compiled program, read again at every call; numbers,
 text and the like are compared by value, functions and classes by identity. The walk only
-looks; `adarray.jitting.captures.checks` makes the test that every call does, `clones` beside it a
+reads; `adarray.jitting.captures.checks` makes the test that every call does, `clones` beside it a
 copy of the function in which the inputs have taken the places of the arrays.
 """
 
@@ -41,7 +41,7 @@ from adarray.jitting.captures.surroundings import outside
 from adarray.jitting.shared.options import Constants
 
 LIMIT = 4000
-# Items of a container of a library up to which they are looked at.
+# Containers of libraries with more items than this are not walked.
 _TABLE = 64
 _TEXT = (str, bytes)
 
@@ -123,7 +123,7 @@ class TooMuchError(Exception):
 
 
 class CaptureWalk:
-    """Everything that a function reaches.
+    """The objects that a function reaches.
 
     Parameters
     ----------
@@ -131,9 +131,9 @@ class CaptureWalk:
     statics : list
         Arguments that are no inputs: callbacks, objects with methods.
     constants : Constants
-        What is not looked at.
+        What is not walked.
     growing : set of str
-        Names of lists that runs only append to: nothing in them is looked at.
+        Names of lists that runs only append to: nothing in them is walked.
 
     Attributes
     ----------
@@ -144,10 +144,10 @@ class CaptureWalk:
     names : set of str
         What the code of all functions that were found calls things by.
     absent : dict
-        By the identity of their dictionary: globals, and the names that functions look for
+        By the identity of their dictionary: globals, and the names that functions look up
         there and do not find, such as those of builtins.
     whole : dict
-        By their identity: globals all of which a function may look at.
+        By their identity: globals all of which a function may read.
     undo : list of callable
         Functions that put back what objects of libraries hold now.
     opaque : str
@@ -411,7 +411,7 @@ class CaptureWalk:
                 yield "fingerprint", None, member, str(member), False
 
     def _patterns(self, cls: type) -> None:
-        """Take in the attributes that ``case Point(x, y)`` looks at."""
+        """Take in the attributes that ``case Point(x, y)`` reads."""
         if "__match_args__" in self.names:
             self.names.update(getattr(cls, "__match_args__", ()))
 
@@ -439,7 +439,7 @@ class CaptureWalk:
             yield from self._of_class(cls, frozenset(space), clones, name)
 
     def _items(self, obj: Any, name: str) -> Iterator[Any]:
-        """Yield what an instance of a subclass of a container holds; no clone has it."""
+        """Yield the items of an instance of a subclass of a container; clones have none."""
         items: Any = ()
         if isinstance(obj, (list, tuple)):
             items = self._expand_sequence(obj, name) if isinstance(obj, list) else (
@@ -454,7 +454,7 @@ class CaptureWalk:
     def _of_class(
         self, cls: type, hidden: frozenset[str], clones: bool, name: str
     ) -> Iterator[Any]:
-        """Yield what an instance finds in its class: methods, and other attributes."""
+        """Yield the class attributes that an instance uses: methods and others."""
         methods: set[str] = set()
         texts = not TEXTS.isdisjoint(self.names)
         for base in cls.__mro__:
@@ -480,7 +480,7 @@ class CaptureWalk:
 
 # Names by which code goes over all entries of a dictionary.
 _ALL = frozenset({"items", "values", "keys"})
-# Kinds of what modules of libraries hold that are looked into; all else there is code.
+# Kinds of what modules of libraries hold that are walked; all else there is code.
 _DATA = frozenset({"scalar", "sequence", "mapping", "array", "content", "set", "opaque", "function",
                    "assumed"})  # fmt: skip
 _STREAMS = frozenset({"modules", "stdin", "stdout", "stderr", "__stdin__", "__stdout__",
@@ -488,12 +488,12 @@ _STREAMS = frozenset({"modules", "stdin", "stdout", "stderr", "__stdin__", "__st
 
 
 def _is_small(x: Any) -> bool:
-    """Whether data of a library are looked at: large tables are taken to be constant."""
+    """Whether data of a library are walked: large tables are taken to be constant."""
     return not isinstance(x, (list, tuple, dict, set, frozenset)) or len(x) <= _TABLE
 
 
 def is_walked(x: Any) -> bool:
-    """Whether a walk looks at an object itself, wherever it is met."""
+    """Whether a walk visits an object itself, wherever it is met."""
     return kind_of(x) in _WALKED
 
 

@@ -27,7 +27,7 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.plan import Buffer, KernelStep, MatmulStep, Operand, Plan, Step
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 
-# A loop whose bounds' effect differs from pass to pass is counted at so many of them at most,
+# A loop whose iterations differ by their bounds is counted at so many of them at most,
 # and loops like that inside of it at fewer.
 SAMPLES, LEAST = 32, 4
 
@@ -66,7 +66,7 @@ class Cost(NamedTuple):
 
 
 def cost(step: Step) -> Cost:
-    """Return what a step costs."""
+    """Return the cost of a step."""
     if isinstance(step, KernelStep):
         return Cost(*_memory(step), *_arithmetic(step))
     if isinstance(step, MatmulStep):
@@ -76,7 +76,7 @@ def cost(step: Step) -> Cost:
 
 
 def costs(plan: Plan) -> list[Cost]:
-    """Return what each step of a plan costs; equal steps are counted once."""
+    """Return the cost of each step of a plan; equal steps are counted once."""
     arithmetic: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
     out = []
     for step in plan.steps:
@@ -91,7 +91,7 @@ def costs(plan: Plan) -> list[Cost]:
 
 
 def total(plan: Plan) -> Cost:
-    """Return what all steps of a plan cost together."""
+    """Return the total cost of the steps of a plan."""
     out = Cost()
     for c in costs(plan):
         out = out.plus(c)
@@ -117,7 +117,7 @@ def _span(o: Operand) -> int:
 
 
 def _matmul(step: MatmulStep) -> Cost:
-    """Count a product: two operations for each multiplication and addition."""
+    """Count a matmul: two operations for each multiplication and addition."""
     depth = step.a.shape[-1]
     return Cost(
         sum(map(_span, step.operands)), _span(step.out), 2.0 * math.prod(step.out.shape) * depth
@@ -147,7 +147,7 @@ def _arithmetic(step: KernelStep) -> tuple[float, float]:
 
 
 def _count(body: tuple[Stmt, ...], env: dict[str, int], samples: int) -> tuple[float, float]:
-    """Return the operations and calls of statements, the loops' passes multiplied out."""
+    """Return the operations and calls of statements, the loops' iterations multiplied out."""
     flops = calls = 0.0
     for s in body:
         if isinstance(s, For):
@@ -172,7 +172,7 @@ def _loop(s: For, env: dict[str, int], samples: int) -> tuple[float, float]:
     if not _depends(s.body, s.var):
         f, c = _count(s.body, env, samples)
         return f * (stop - start), c * (stop - start)
-    # Evenly among the passes, with the first and the last, which may be shorter.
+    # Evenly among the iterations, with the first and the last, which may be shorter.
     n = stop - start
     at = sorted({start + round(i * (n - 1) / (samples - 1)) for i in range(samples)})
     fewer = max(LEAST, samples // 4)
@@ -225,7 +225,7 @@ def _expressions(s: Stmt) -> tuple[Expr, ...]:
 
 
 def _depends(body: tuple[Stmt, ...], var: str) -> bool:
-    """Whether the passes of loops or the branches in `body` depend on a variable."""
+    """Whether the iterations of loops or the branches in `body` depend on a variable."""
     tainted = {var}
     stack = list(reversed(body))
     while stack:

@@ -35,7 +35,7 @@ from adarray.jitting.explain.sections import (
     segment_section,
 )
 from adarray.jitting.explain.steps import at
-from adarray.jitting.shared.late import pending
+from adarray.jitting.shared.background import pending
 
 if TYPE_CHECKING:
     from adarray.jitting.calls.front import JitFunction
@@ -217,7 +217,7 @@ CALLS = 3
 
 
 def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
-    """Return what a jitted function does for some arguments.
+    """Return a report of what a jitted function does for some arguments.
 
     If their path is not compiled yet, the function is called first, on copies of its arrays.
 

@@ -112,7 +112,7 @@ def short(value: Any) -> str:
 
 
 def outcome_text(key: Any) -> str:
-    """Return what a guard saw, given the key of a child of the trace tree."""
+    """Return the outcome of a guard as text, given the key of a child of the trace tree."""
     if isinstance(key, bytes):  # of a float
         return repr(struct.unpack("<d", key)[0])
     if isinstance(key, tuple) and len(key) == 2 and all(isinstance(k, bytes) for k in key):
@@ -278,12 +278,12 @@ def _buffers(plan: Plan) -> Section:
         temps += b.kind == "temp"
     heads = ("buffer", "dtype", "elements", "bytes", "at", "steps")
     separate = sum(nbytes(b) for b in plan.buffers if b.kind == "temp")
-    told = (
+    summary = (
         f"arena {size_text(plan.arena)}, for temporaries of {size_text(separate)} in all; "
         f"peak with arguments and results {size_text(peak(plan))}"
     )
     title = f"buffers ({len(rows)})"
-    return Section(title, (told, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
+    return Section(title, (summary, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
 
 
 def _results(s: ShownSegment) -> Section:

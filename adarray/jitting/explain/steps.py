@@ -1,4 +1,4 @@
-"""Names for what plans are made of, as `explain`, pictures and profiles show them."""
+"""Names of the parts of plans, as `explain`, pictures and profiles show them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def origin_text(v: Value) -> str:
 
 
 def value_title(v: Value) -> str:
-    """Return what makes a value: ``"sin"``, ``"reduce add"``, ``"call sort"``."""
+    """Return the title of a value: ``"sin"``, ``"reduce add"``, ``"call sort"``."""
     match v.primitive:
         case Map() as p:
             return p.name
@@ -57,14 +57,14 @@ def value_title(v: Value) -> str:
 
 
 def step_kind(step: Step) -> str:
-    """Return what sort of step it is: ``"kernel"``, ``"product"`` or ``"call"``."""
+    """Return the kind of a step: ``"kernel"``, ``"product"`` or ``"call"``."""
     if isinstance(step, KernelStep):
         return "kernel"
     return "product" if isinstance(step, MatmulStep) else "call"
 
 
 def step_titles(step: Step) -> list[str]:
-    """Return what makes each value of a step; constants and views are left out."""
+    """Return the title of each value of a step; constants and views are left out."""
     return [
         value_title(v)
         for v in step.values

@@ -1,7 +1,7 @@
-"""Recorded values that a result holds where nobody looks for them.
+"""Recorded values hidden inside of results.
 
 Results are taken apart as arguments are: tuples, lists, dicts, dataclasses. Inside of any
-other object, of a generator or of a function that was made, a recorded value would leave
+other object, of a generator or of a returned function, a recorded value would leave
 the recording.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from adarray.core.trace import Handle
 from adarray.jitting.shared.symbolic import Traced, UntraceableError
 
-_MOST = 10_000  # objects that are looked at
+_MOST = 10_000  # objects that are searched
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), np.generic, np.dtype)
 _OPAQUE = (type, types.ModuleType, types.CodeType, types.BuiltinFunctionType)
 

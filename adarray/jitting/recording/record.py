@@ -1,4 +1,4 @@
-"""`record`: one run of a function over values that note what is done with them.
+"""`record`: one run of a function over values that record what is done with them.
 
 References
 ----------
@@ -28,9 +28,9 @@ from adarray.jitting.recording.leaks import refuse_leaks
 from adarray.jitting.recording.recorder import Recorder
 from adarray.jitting.shared.generators import GENERATORS, Draws, output, recorded
 from adarray.jitting.shared.links import Link, concrete_links_of, links_of
+from adarray.jitting.shared.python_ints import is_traced_int
 from adarray.jitting.shared.signature import INPUT_LIMIT
 from adarray.jitting.shared.symbolic import Traced, UntraceableError, concrete, opened
-from adarray.jitting.shared.whole import is_whole
 from adarray.transforms.tree import flatten
 
 
@@ -146,7 +146,7 @@ def record(
         if same and same[i] != i:
             stand_ins[k] = stand_ins[traced[same[i]]]
             continue
-        if is_whole(t):
+        if is_traced_int(t):
             recorder._bounds.note(t, INPUT_LIMIT)
         stand_ins[k] = recorder.handle(t)
         if isinstance(x, np.ndarray):
@@ -205,7 +205,7 @@ def record(
 
 
 def _named(x: Any) -> Any:
-    """Return a result with plain numbers as keys: a dict has looked at what it hashed."""
+    """Return a result with plain numbers as keys: a dict has read what it hashed."""
     kind = type(x)
     if kind is tuple or kind is list:
         parts = [_named(i) for i in x]

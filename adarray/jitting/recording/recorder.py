@@ -35,6 +35,7 @@ from adarray.device import host, is_device
 from adarray.jitting.captures.cached import CachedCall
 from adarray.jitting.shared.constants import Captured, first_of
 from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
+from adarray.jitting.shared.python_ints import ITEM, Bounds, fitting, is_number, is_traced_int
 from adarray.jitting.shared.symbolic import (
     Traced,
     UntraceableError,
@@ -43,12 +44,11 @@ from adarray.jitting.shared.symbolic import (
     opened,
     symbolic,
 )
-from adarray.jitting.shared.whole import ITEM, Bounds, fitting, is_number, is_whole
 
 # Packages whose functions give the same for the same arguments.
 _KNOWN = frozenset({"numpy", "scipy"})
 _AS_IT_IS = contextlib.nullcontext()
-_LARGE = 1 << 16  # bytes from which an array that holds one number is worth being found out
+_LARGE = 1 << 16  # bytes from which an array that holds one number is worth finding
 _LONG = frozenset({np.dtype(np.int64), np.dtype(np.uint64)})
 
 
@@ -76,7 +76,7 @@ class Recorder(BaseEngine):
         self._library = engine.device if engine is not None else None
         self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
         self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
-        self._guarded: dict[tuple[str, int], Any] = {}
+        self._host_reads: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._errors = np.geterr()
         self.about = "a function"  # what is recorded, in words
@@ -122,7 +122,7 @@ class Recorder(BaseEngine):
         if "initial" in op.operands and values[0].dtype.kind in "iub":
             values = _with_initial(op, values)
         limit = None
-        if any(map(is_whole, values)):
+        if any(map(is_traced_int, values)):
             values, limit = self._bounds.settle(_name(op), values)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
@@ -213,7 +213,7 @@ class Recorder(BaseEngine):
                 op, operands, params = bound
                 return self.record(op, tuple(operands), params)
         limit = None
-        if any(map(is_whole, args)):
+        if any(map(is_traced_int, args)):
             args, limit = self._bounds.settle(func.__name__, args)
             if not (holds(args) or holds(kwargs)):
                 return func(*args, **kwargs)
@@ -234,7 +234,7 @@ class Recorder(BaseEngine):
         return result
 
     def _into(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> Any:
-        """Return what ``out=`` would hold, which NumPy itself may not write into."""
+        """Return the value that ``out=`` gets, which NumPy itself may not write into."""
         if isinstance(out, tuple):
             if len(out) != 1:
                 raise UntraceableError("jit: out= with several arrays cannot be recorded")
@@ -281,7 +281,7 @@ class Recorder(BaseEngine):
         self.recording.events.append(call)
         if perf_counter() > self._silent:
             self._silent = inf
-            tell(_long(self.about, len(self.recording.events), call.where))
+            tell(_progress_line(self.about, len(self.recording.events), call.where))
         if not several:
             if self.truths and isinstance(r, (bool, np.bool_)):
                 return type(r)(bool(outputs[0]))  # its identity is asked for: a guard
@@ -385,7 +385,7 @@ class Recorder(BaseEngine):
         return result
 
     def _large(self, array: np.ndarray, first: np.ndarray | None) -> tuple[Any, np.ndarray]:
-        """Return what a run computes with in the place of a large array, and a copy of the array.
+        """Return the value that stands for a large array in a run, and a copy of the array.
 
         It goes to the device once, not with every operation; of one number alone that is sent.
         """
@@ -494,7 +494,7 @@ class Recorder(BaseEngine):
     opened = staticmethod(opened)
 
     def number(self, x: Traced) -> Handle | int:
-        """Return a 0-d value as a traced Python number; Python's truth values are looked at."""
+        """Return a 0-d value as a traced Python number; Python's truth values are read."""
         if x.dtype.kind == "b":
             return bool(x)  # they add up to ints
         value = x.value.item() if hasattr(x.value, "item") else x.value
@@ -507,7 +507,7 @@ class Recorder(BaseEngine):
         return self.handle(result)
 
     def _is_short(self, x: Traced) -> bool:
-        """Look whether an integer is one of those that arithmetic of ints is recorded for."""
+        """Read whether an integer is small enough for recorded arithmetic of Python ints."""
         above = self.function(np.less, (x, ITEM), {})
         if x.dtype.kind == "u":
             return bool(above)
@@ -516,7 +516,7 @@ class Recorder(BaseEngine):
         )
 
     def _fitting(self, x: Any, dtype: Any) -> Any:
-        """Return a value to be written, looked at if a dtype of integers may not hold it.
+        """Return a value to be written, read with a guard if an integer dtype may not hold it.
 
         NumPy refuses such numbers in some places, and casts them in others.
         """
@@ -555,10 +555,10 @@ class Recorder(BaseEngine):
         return result
 
     def guard(self, kind: str, x: Traced, outcome: Any) -> Any:
-        """Record that Python saw the value, and return it."""
+        """Record a guard: Python reads the value; return it."""
         key = (kind, id(x.symbol))
-        if key not in self._guarded:
-            self._guarded[key] = outcome
+        if key not in self._host_reads:
+            self._host_reads[key] = outcome
             self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
         return outcome
 
@@ -585,24 +585,24 @@ def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 
 def _host_value(x: Traced) -> Any:
-    """Return an integer or truth value that Python looks at: of its dtype, or a Python number."""
+    """Return an integer or truth value as Python reads it: of its dtype, or a Python number."""
     number: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
     return number if x.symbol.weak else x.dtype.type(number)
 
 
 def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return operands with Python looking at ``initial=``: integers must hold it."""
+    """Return operands after a read of ``initial=``: integers must hold it."""
     i = op.operands.index("initial")
     x = values[i]
     if type(x) is not Traced or x.symbol.shape != () or x.dtype.kind not in "biuf":
         return values
-    look: Any = float(x) if x.dtype.kind == "f" else _host_value(x)
-    look = look if x.symbol.weak else x.dtype.type(look)
-    return (*values[:i], look, *values[i + 1 :])
+    initial: Any = float(x) if x.dtype.kind == "f" else _host_value(x)
+    initial = initial if x.symbol.weak else x.dtype.type(initial)
+    return (*values[:i], initial, *values[i + 1 :])
 
 
 def _settled(x: Any, everywhere: bool) -> Any:
-    """Return parameters with Python looking at the traced integers on which shapes depend.
+    """Return parameters after reads of the traced integers on which shapes depend.
 
     Those are bounds of slices and, if `everywhere`, integers and truth values wherever they are.
     """
@@ -645,7 +645,7 @@ def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
 _OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
 
 
-def _long(about: str, count: int, where: tuple[str, int] | None) -> str:
+def _progress_line(about: str, count: int, where: tuple[str, int] | None) -> str:
     """Return a line about a recording that takes long."""
     line = "" if where is None else f", the last one in line {where[1]} of {where[0]}"
     return (

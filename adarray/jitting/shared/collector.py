@@ -1,4 +1,4 @@
-"""Holding the garbage collector back where many objects are made that live on."""
+"""Holding back the garbage collector while many long-lived objects are made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import gc
 import threading
 from collections.abc import Iterator
 
-# Objects that may come before the collector looks at them, in place of Python's 700: the
-# stages of compiling make many that stay and next to no cycles, and looking at them again
+# Objects that may be made before the collector scans them, in place of Python's 700: the
+# stages of compiling make many that stay and next to no cycles, and scanning them again
 # and again took half of the time of long programs.
 MANY = 2_000_000
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from adarray.device import host, is_device
 
-_STEP = 1 << 16  # elements that are looked at together: they fit into a cache
+_STEP = 1 << 16  # elements that are compared at a time: they fit into a cache
 _STEP_ON_DEVICE = 1 << 24  # the comparison takes a byte of each
-_SAMPLES = 64  # elements of an array that its hash is made of
+_SAMPLES = 64  # elements of an array that are hashed
 
 
 def first_of(x: Any) -> Any:
     """Return the element of an array that has it everywhere, as an array of one; else None.
 
-    Elements are compared by their bits. It looks no further than the first other one.
+    Elements are compared by their bits. It stops at the first other one.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def _words(flat: np.ndarray) -> np.ndarray:
 
 
 def _first_on_device(x: Any) -> Any:
-    """Return what `first_of` does; some bytes are sent back, the array is not."""
+    """Do as `first_of` on a device; some bytes are sent back, the array is not."""
     if x.itemsize > 8 or not x.flags.c_contiguous:
         return None  # there is no integer of 16 bytes; others would have to be copied
     flat = np.reshape(x, -1)

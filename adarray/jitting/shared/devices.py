@@ -40,7 +40,7 @@ class Sent:
         self._last: tuple[Any, Content, Any] | None = None
 
     def of(self, x: np.ndarray, library: Any) -> Any:
-        """Return a copy of what `x` holds, sent only if it was not yet."""
+        """Return the copy of `x` on the device, sent only if `x` has changed."""
         last = self._last
         if last is not None and last[0]() is x and last[1].same(x):
             return last[2]
@@ -107,7 +107,7 @@ class OnDevice:
         return entry.of(x, self.library)
 
     def entrance(self, targets: Sequence[Any], captures: Sequence[Any]) -> Callable[..., list[Any]]:
-        """Return what makes the inputs of compiled code of positional arguments, and captures.
+        """Return a function from positional arguments and captures to inputs of compiled code.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class OnDevice:
         return DeviceArray(x, self.library, scalar) if type(x) is self.library.kind else x
 
     def stored(self, x: Any) -> Any:
-        """Return what a call in Python made as compiled code takes it."""
+        """Return the result of a call in Python as compiled code takes it."""
         library = self.library
         if type(x) is np.ndarray:
             return library.send(np.asarray(x, order="C")) if library.accepts(x.dtype) else x
@@ -192,7 +192,7 @@ class OnDevice:
         return np.copy(x) if isinstance(x, np.ndarray) else x
 
     def finisher(self, kind: str) -> Callable[[Any], Any]:
-        """Return what makes one result of a path; `kind` is that of a `TreeLeaf`'s output."""
+        """Return a function that wraps one result of a path; `kind` is that of a leaf's output."""
         if kind == "number":
             return self.number
         scalar = kind == "scalar"
@@ -204,7 +204,7 @@ class OnDevice:
 
 
 def _adarrays(library: Any, scalar: bool, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what makes ADArrays of arrays of one form, without calls of ``__init__``."""
+    """Return a function that wraps arrays of one form, without calls of ``__init__``."""
     kind, form = library.kind, None
 
     def finish(x: Any) -> Any:
@@ -286,7 +286,7 @@ def write(target: Any, value: Any) -> None:
 def with_adarrays(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function with ADArrays in place of arrays of libraries, which it returns again.
 
-    Libraries alone do not look at indices, for instance.
+    Libraries alone do not check indices, for instance.
     """
     leaves, rebuild = flatten((args, kwargs))
     if not any(type(x) in KINDS for x in leaves):
@@ -311,7 +311,7 @@ def borrowed(target: Any) -> bool:
 
 @contextlib.contextmanager
 def careful() -> Iterator[None]:
-    """Let eager code look at indices on devices, and raise as NumPy does."""
+    """Let eager code check indices on devices, and raise as NumPy does."""
     token = CAREFUL.set(True)
     try:
         yield

@@ -270,7 +270,7 @@ class TracedGenerator:
 
 
 def recorded(generator: Any, symbol: Symbol, recorder: Any) -> Any:
-    """Return what takes the place of a generator that is an input."""
+    """Return the stand-in for a generator that is an input."""
     traced = TracedGenerator(generator, symbol, recorder)
     if source_of(generator) is generator:
         return traced

@@ -173,7 +173,7 @@ def same_call(a: Call, numbers: Numbers, b: Call, others: Numbers) -> bool:
 
 
 def guard_key(guard: Guard | None, numbers: Numbers) -> Hashable:
-    """Return the key of a look at a value, without its outcome."""
+    """Return the key of a guard, without its outcome."""
     if guard is None:
         return None
     if guard.call is not None:
@@ -184,7 +184,7 @@ def guard_key(guard: Guard | None, numbers: Numbers) -> Hashable:
 
 
 def outcome_key(kind: str, outcome: Any) -> Hashable:
-    """Return the key of what a look at a value saw."""
+    """Return the key of the outcome of a guard."""
     if kind == "bool":
         return bool(outcome)
     if kind in ("index", "int"):

@@ -22,7 +22,7 @@ from adarray.jitting.shared.symbolic import UntraceableError, concrete, opened, 
 
 
 class Link(NamedTuple):
-    """Where a leaf of a result is found.
+    """Where a leaf of a result comes from.
 
     Parameters
     ----------
@@ -166,12 +166,12 @@ def numbered(link: Link, numbers: Mapping[int, Any], constants: Mapping[Any, Any
 
 
 def key_of(link: Link) -> Any:
-    """Return what two recordings of one path agree on."""
+    """Return the key of a link, equal in recordings of one path."""
     return (link.of, value_key(link.place, {}), value_key(link.steps, {}))
 
 
 def follower(steps: tuple[Any, ...]) -> Callable[[Any, Callable[[int], Any]], Any]:
-    """Return what makes the view of an array, plain or ADArray: ``(array, value by number)``."""
+    """Return a function of ``(array, value by number)`` that takes the view of an array."""
     if not _numbers_in(steps):
         return lambda x, _: replay(x, steps)
     return lambda x, value: replay(x, _filled(steps, value))
@@ -183,7 +183,7 @@ def follow_links(
     targets: Sequence[Any],
     wrap: Callable[[Any], Any],
 ) -> list[Any]:
-    """Return the leaves of a result, of a recorded run's own values, with the links followed.
+    """Return the leaves of the result of a recorded run, with the links followed.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ def positional(leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def static_key(x: Any) -> Hashable:
-    """Return what a leaf that is no input is compared by: its value if it has one."""
+    """Return the key of a leaf that is no input: its value if it has one."""
     kind = type(x)
     if isinstance(x, _UNHASHED):
         return Identity(x)

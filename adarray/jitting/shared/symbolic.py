@@ -172,7 +172,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
         return method
 
-    # -- looks of Python at the value ----------------------------------------------------
+    # -- host reads: Python asks for the value -------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self.recorder.guard("bool", self, bool(self.value)))
@@ -229,7 +229,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
         return format(self.shown(), spec)
 
     def shown(self) -> Any:
-        """Return the value to make text of; Python ints, which often name things, are looked at."""
+        """Return the value to make text of; Python ints, which often name things, are read."""
         if self.symbol.weak and self.dtype.kind == "i":
             return operator.index(self)
         self.recorder.shown = True

@@ -1,4 +1,4 @@
-"""From a segment to what runs it: passes, plan, compiler, and what is left without them."""
+"""From a segment to what runs it: passes, plan, compiler, and the fallbacks without them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.inplace import WRITE
 from adarray.device import Library, is_device
+from adarray.jitting.shared.background import Job, Late
 from adarray.jitting.shared.collector import collector_waits
 from adarray.jitting.shared.keys import replace_symbols
-from adarray.jitting.shared.late import Job, Late
 from adarray.jitting.shared.options import Options
 from adarray.jitting.tree.check import checked
 from adarray.jitting.tree.donation import pairs
@@ -44,7 +44,7 @@ MANY = 1000
 # Seconds that a call waits for the compiler; after that NumPy runs it. None: any number.
 ANSWERED: float | None = 10.0
 
-# What was said of kernels that do not compile.
+# Warnings of kernels that do not compile.
 _uncompiled: set[str] = set()
 
 
@@ -74,12 +74,12 @@ class Draft:
         self.run: Run = _no_run
         self.seconds: dict[str, float] = {}
         self.eager = ""
-        # What another thread has made of the plan, and how long that took; or why it did not.
+        # The compiled plan and the seconds that it took, from another thread; or the error.
         self.outcome: tuple[CompiledPlan, float] | Exception | None = None
-        self.late: list[TreeNode] = []  # that NumPy runs until it is there
+        self.late: list[TreeNode] = []  # that NumPy runs until the code is ready
 
     def set(self, executable: CompiledPlan, seconds: float) -> None:
-        """Take in what was compiled."""
+        """Set the compiled code."""
         self.executable = executable
         self.run = executable.run
         if package_of(type(executable).__module__) not in UNINTERCEPTED:
@@ -88,7 +88,7 @@ class Draft:
 
 
 def _shared_key(node: TreeNode) -> Any:
-    """Return what equal segments have in common, wherever they stand."""
+    """Return the key that equal segments share, wherever they stand."""
     return (node.body, tuple(n - node.first for n in node.targets), _donated(node))
 
 
@@ -98,7 +98,7 @@ def _donated(node: TreeNode) -> tuple[tuple[int, int], ...]:
 
 
 def _donations(node: TreeNode, draft: Draft) -> tuple[tuple[int, int], ...]:
-    """Return `_donated`, if nobody may have to run the program again."""
+    """Return `_donated`; nothing if the program may have to run again."""
     donated = _donated(node)
     if donated and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
         return ()
@@ -146,7 +146,7 @@ class SegmentCompiler:
         progress = Progress()
         many = sum(len(n.calls) for n in nodes) > MANY
         timed = many or self.library is not None
-        watch = SlowNotice(lambda: self._long(drafts, progress), timed=timed)
+        watch = SlowNotice(lambda: self._progress_line(drafts, progress), timed=timed)
         with collector_waits(), contextlib.ExitStack() as stack, watch:
             for node in nodes:
                 key = _shared_key(node)
@@ -161,12 +161,12 @@ class SegmentCompiler:
             key = _shared_key(node)
             if key in drafts:
                 node.tree.shared[key] = drafts[key]
-            self._give(node, node.tree.shared[key])
+            self._assign(node, node.tree.shared[key])
         if drafts:
-            detail(lambda: self._short(drafts))
+            detail(lambda: self._summary_line(drafts))
 
-    def _give(self, node: TreeNode, draft: Draft) -> None:
-        """Let a segment have what was made of it, or of an equal one."""
+    def _assign(self, node: TreeNode, draft: Draft) -> None:
+        """Set the results of compiling a segment, or an equal one."""
         node.before, node.after, node.plan = draft.before, draft.after, draft.plan
         node.executable, node.seconds, node.eager = draft.executable, draft.seconds, draft.eager
         run = checked(node, draft.run, self.library) if checking() else draft.run
@@ -174,8 +174,8 @@ class SegmentCompiler:
         if type(draft.run) is Late:
             draft.late.append(node)
 
-    def _long(self, drafts: dict[Any, Draft], progress: Progress) -> str:
-        """Return a line about what takes long."""
+    def _progress_line(self, drafts: dict[Any, Draft], progress: Progress) -> str:
+        """Return a progress line about compiling that takes long."""
         at = progress.text or f"its passes and its plan, {_size(drafts)}"
         meanwhile = "" if ANSWERED is None else f" NumPy answers calls from {ANSWERED:.0f} s on;"
         return (
@@ -183,8 +183,8 @@ class SegmentCompiler:
             "jit(f).explain(...), and more lines with ADARRAY_VERBOSE=1"
         )
 
-    def _short(self, drafts: dict[Any, Draft]) -> str:
-        """Return a line about what did not take long, or is not done yet."""
+    def _summary_line(self, drafts: dict[Any, Draft]) -> str:
+        """Return a line that sums up what was compiled, or is not done yet."""
         stages: dict[str, float] = {}
         for d in drafts.values():
             for stage, seconds in d.seconds.items():
@@ -259,7 +259,7 @@ class SegmentCompiler:
     def _ahead(
         self, compiler: CompilingEngine, draft: Draft, stack: contextlib.ExitStack
     ) -> AheadCompiler | None:
-        """Return what compiles kernels of a long program while it is planned, if anything does."""
+        """Return the compiler of the kernels of a long program while it is planned, or None."""
         if len(draft.after.values) < LONG:
             return None
         started: list[contextlib.AbstractContextManager[AheadCompiler] | None] = []
@@ -280,13 +280,13 @@ class SegmentCompiler:
         watch: SlowNotice,
         progress: Progress,
     ) -> None:
-        """Compile plans; those that are not there after a while run with NumPy until they are."""
+        """Compile plans; NumPy runs those that take long until they are ready."""
         compiler = self.compiler
         assert compiler is not None  # it has planned these
         if not compiler.any_thread:
             self._make(compiler, drafts)
             for draft in drafts:
-                self._take(draft)
+                self._collect(draft)
             return
         resources = stack.pop_all()
 
@@ -302,24 +302,24 @@ class SegmentCompiler:
             job.wait(answered and max(0.0, start + answered - perf_counter()))
         if job.wait(0.0):
             for draft in drafts:
-                self._take(draft)
+                self._collect(draft)
             return
         for draft in drafts:
             draft.run = Late(job, self._interpreted(draft), self._settler(draft))
             draft.eager = "it is being compiled; NumPy runs it meanwhile"
 
     def _settler(self, draft: Draft) -> Callable[[Late], Run]:
-        """Return what takes in what was compiled late."""
+        """Return a function that takes in code compiled in the background."""
 
         def settle(late: Late) -> Run:
             nodes, draft.late, draft.eager = draft.late, [], ""
             try:
-                self._take(draft)
+                self._collect(draft)
             finally:  # whatever it warns of
                 for node in nodes:
                     if node.compiled is not None and node.compiled[1] is late:
-                        self._give(node, draft)
-            detail(lambda: self._short({0: draft}))
+                        self._assign(node, draft)
+            detail(lambda: self._summary_line({0: draft}))
             return draft.run
 
         return settle
@@ -351,8 +351,8 @@ class SegmentCompiler:
             except Exception as error:
                 draft.outcome = error
 
-    def _take(self, draft: Draft) -> None:
-        """Take in what was made of a plan; where that is an error, say so."""
+    def _collect(self, draft: Draft) -> None:
+        """Take in the outcome of compiling a plan; say so if it is an error."""
         outcome, draft.outcome = draft.outcome, None
         if isinstance(outcome, BackendError):  # no compiler, or source that it refused
             self._failed(draft, str(outcome), outcome)
@@ -378,7 +378,7 @@ class SegmentCompiler:
         self._say(f"jit: {why.removeprefix('jit: ')}; the optimised program runs step by step")
 
     def _interpreted(self, draft: Draft) -> Run:
-        """Return what runs the optimised program step by step."""
+        """Return a function that runs the optimised program step by step."""
         if self.library is not None:
             return self._stepwise(Interpreted(draft.after, self.engine))
         return Ordered(Interpreted(draft.after, self.engine))

@@ -1,4 +1,4 @@
-"""What a jitted function knows of each signature."""
+"""What a jitted function has recorded and compiled for each signature."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class StateVariant:
     def tell_apart(self, values: list[Any], captures: list[Any]) -> None:
         """Note which arguments are the very arrays that were captured: that is part of the state.
 
-        Only arrays of the same form can be; others need no look.
+        Only arrays of the same form can be; others need no test.
         """
         pairs = [
             (i, len(values) + k, x is y)
@@ -102,7 +102,7 @@ class StateVariant:
             self.same = lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
 
     def take(self, state: CapturedState, operands: list[Any], calls: list[CachedCall]) -> None:
-        """Take in the state of a new recording, and what else it read.
+        """Take in the state of a new recording, and the other arrays and caches that it read.
 
         That is the plain arrays that its operations read, and calls of functions with a cache.
         """
@@ -182,7 +182,7 @@ class Entry:
             say(f"jit: {self.signature} stays eager: {reason}")
 
     def find(self, bound: Bound) -> tuple[StateVariant | None, list[Any]]:
-        """Return the variant that what was captured fits now, and the captured inputs."""
+        """Return the variant that fits the captured state now, and the captured inputs."""
         statics = bound.statics
         for variant in tuple(self.variants):
             captures = variant.check(statics)

@@ -1,4 +1,4 @@
-"""The quick way to what is known of a call: keys of its arguments, and tests for the next ones.
+"""The quick way to the entry of a call: keys of its arguments, and tests for the next ones.
 
 It is for positional arguments that are arrays and numbers, or nests of these. Others are sorted
 by `adarray.jitting.shared.signature.Bound`, which takes longer.
@@ -79,7 +79,7 @@ def _part(x: Any, met: list[Any]) -> Hashable:
 
 
 class Matcher:
-    """Tests whether arguments have the `fast_key` of those that it was made of.
+    """Tests whether arguments have the `fast_key` of its own.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class _Pull:
         The inputs that derivatives are taken of.
     check : callable
         That of the state: what is compared, and no input, must be as the call has seen it when
-        this runs. Once it is compiled, it has no need to look.
+        this runs. Once it is compiled, it need not check.
     """
 
     def __init__(

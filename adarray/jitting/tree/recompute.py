@@ -1,7 +1,7 @@
-"""Computing again, at the end of a path, what would have to be kept from its beginning.
+"""Computing values again at the end of a path instead of storing them from its beginning.
 
-A look at a value ends a compiled segment, and what later segments read has to be stored.
-The reverse walk of a loop reads many values of every round; most of them are cheap to
+A guard ends a compiled segment, and what later segments read has to be stored.
+The reverse walk of a loop reads many values of every iteration; most of them are cheap to
 compute again from a few, together with what the walk computes anyway.
 
 References
@@ -23,11 +23,11 @@ from adarray.jitting.shared.keys import call_key, symbols_in
 if TYPE_CHECKING:
     from adarray.jitting.tree.tree import Path, PendingSegment
 
-SMALL = 64  # elements of a value that costs nothing to keep
+SMALL = 64  # elements of a value that costs nothing to store
 
 
 def recomputed(part: PendingSegment, path: Path) -> list[Call]:
-    """Return earlier calls of a path that its last segment does better to run again.
+    """Return earlier calls of a path that are cheaper to run again in its last segment.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def _what(call: Call, path: Path) -> Hashable:
 
 
 class _Search:
-    """Finds values that can be computed from those that are kept anyway."""
+    """Finds values that can be computed from those that are stored anyway."""
 
     def __init__(self, part: PendingSegment, path: Path, stored: set[int]) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class _Search:
         self.pulled: dict[int, Call] = {}
 
     def take(self, number: int) -> None:
-        """Compute value `number` again, if what it takes is at hand, and do not keep it."""
+        """Compute value `number` again, if its operands are at hand, and do not store it."""
         path = self._path
         calls: dict[int, Call] = {}
         waiting = [number]

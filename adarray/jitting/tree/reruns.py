@@ -1,4 +1,4 @@
-"""What compiled code cannot do by itself: NumPy's warnings and errors, and Python's."""
+"""Warnings and errors of NumPy and Python, which compiled code cannot raise itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Rerun:
         self._numbers = _numbers_of(program) if any(x is PYTHON for x in settings) else None
 
     def _settings(self, flags: int) -> set[str]:
-        """Return what is to happen for raised flags."""
+        """Return the settings of `np.errstate` for raised flags."""
         settings: list[dict[str, Any]] = [*self._own, *([dict(np.geterr())] if self._outer else [])]
         return {errors[name] for name, bit in _FLAGS if flags & bit for errors in settings}
 
@@ -93,7 +93,7 @@ def _signal(flags: int) -> None:
 
 
 def _numbers_of(program: Program) -> Run:
-    """Return what computes the values that are arithmetic of Python numbers."""
+    """Return a function that computes the arithmetic of Python numbers alone."""
     results = [v for v in program.values if _of_numbers(v.origin)]
     live = {*results, *program.inputs}
     needed = []

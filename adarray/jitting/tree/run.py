@@ -32,10 +32,10 @@ class MissError(Exception):
 
 
 def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[Any], Any] | None:
-    """Return what runs a tree: inputs -> result; None if there is no such short way.
+    """Return a function that runs a tree, inputs -> result; None if none can.
 
-    `enter` makes arrays of a device of the inputs. There is none for paths that write into
-    inputs, unless there is one path without looks at values, on a device.
+    `enter` moves the inputs to a device. There is none for paths that write into
+    inputs, unless there is one path without guards, on a device.
     """
     root = tree.root
     ends = [n.leaf for n in tree.nodes() if n.leaf is not None]
@@ -59,7 +59,7 @@ def runner(tree: Tree, build: Build, enter: Enter | None = None) -> Callable[[An
 
 
 def _changing(leaf: TreeLeaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what runs a path and changes what it changes."""
+    """Return a function that runs a path and makes its changes."""
 
     def call(values: list[Any]) -> Any:
         return leaf.changed(run(values), (), ())
@@ -68,7 +68,7 @@ def _changing(leaf: TreeLeaf, run: Callable[[Any], Any]) -> Callable[[Any], Any]
 
 
 def _single(root: TreeNode, build: Build, enter: Enter | None) -> Callable[[list[Any]], Any] | None:
-    """Return what runs a tree of one segment; None if a result is an argument's value."""
+    """Return a function that runs a tree of one segment; None if a result is an argument."""
     targets, run = prepare(root, build)
     leaf = root.leaf
     assert leaf is not None
@@ -98,7 +98,7 @@ def _single(root: TreeNode, build: Build, enter: Enter | None) -> Callable[[list
 def _writing(
     root: TreeNode, enter: Enter, finish: Callable[[Any, Any], Any]
 ) -> Callable[[Any], Any] | None:
-    """Return what runs a segment on a device that writes into arguments.
+    """Return a function that runs a segment on a device and writes into arguments.
 
     Memory that others rely on, or that two inputs share, is left to the longer way. Arrays of
     the host are asked where they are: their copies on the device share nothing.
@@ -145,7 +145,7 @@ def _of_host(x: Any) -> Any:
 
 
 class _Mark:
-    """Stands for a leaf while the structure of a result is looked at."""
+    """Stands for a leaf while the structure of a result is read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -158,7 +158,7 @@ def finisher(
     device: OnDevice | None = None,
     handles: bool = False,
 ) -> Callable[[Any, Any], Any]:
-    """Return what makes the user's result of values and inputs; value `n` is number ``at[n]``.
+    """Return a function from values and inputs to the result; value `n` is number ``at[n]``.
 
     Values with numbers below `inputs` are the caller's own arrays, which are copied. With
     `handles`, arrays become ADArrays.
@@ -365,7 +365,7 @@ class TreeWalk:
                 values[n] = r
 
     def _host_read(self, node: TreeNode) -> Any:
-        """Return what Python sees at the end of a segment, and run what it runs there."""
+        """Return the outcome of the guard at the end of a segment; run the call there, if any."""
         guard = node.guard
         assert guard is not None
         if guard.call is not None:

@@ -1,6 +1,6 @@
-"""The trace tree: a node is the straight segment between two looks of Python at a value.
+"""The trace tree: a node is the straight segment between two guards.
 
-Recordings of one signature share their beginnings. Each way a look can come out has a
+Recordings of one signature share their beginnings. Each outcome of a guard has a
 child of its own; a path from the root to a leaf is one way through the function.
 
 References
@@ -59,7 +59,7 @@ class TreeLeaf:
         Leaves that are inputs, other leaves, or views of those; nothing is computed for them.
     orders : dict of int to tuple of int
         For leaves, and links to arrays that are no leaves, that do not lie in C order: the axes
-        from the outermost in memory. NumPy looks at such an array where it copies another.
+        from the outermost in memory. NumPy copies such arrays in that order.
     rebuild : callable
         Puts the leaves into the structure of the result.
     effects : tuple of Effect
@@ -133,7 +133,7 @@ class TreeLeaf:
     def changed(
         self, result_and_values: tuple[Any, list[Any]], statics: Any, arguments: tuple[Any, ...]
     ) -> Any:
-        """Return the result in what `finish` made, and change what the path changes.
+        """Make the changes of the path with the output of `finish`, and return the result.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class TreeLeaf:
         return result
 
     def key(self) -> Hashable:
-        """Return what two recordings of one path agree on."""
+        """Return the key of the end, equal in recordings of one path."""
         parts = [value_key(x if n is None else (n, x), {}) for n, x in self.outputs]
         links = [(k, key_of(x)) for k, x in self.links.items()]
         effects = [e._replace(key=value_key(e.key, {})) for e in self.effects]
@@ -176,7 +176,7 @@ def _kind(leaf: Any) -> str:
 
 
 class TreeNode:
-    """One segment, the look that ends it, and what follows.
+    """One segment, the guard that ends it, and what follows.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class TreeNode:
     leaf : TreeLeaf or None
         Set where `guard` is None.
     children : dict
-        What the guard saw -> node.
+        Outcome of the guard -> node.
     sources, targets : tuple of int
         Numbers of the values that the segment reads from outside and hands on.
     seen : int
@@ -256,7 +256,7 @@ class TreeNode:
 
     @property
     def events(self) -> list[Call | Guard]:
-        """The calls of the segment, and the look that ends it."""
+        """The calls of the segment, and the guard that ends it."""
         return [*self.calls, *([self.guard] if self.guard is not None else [])]
 
     @property
@@ -359,7 +359,7 @@ class Path:
 def _uses(
     part: PendingSegment, path: Path, leaf: TreeLeaf | None, again: list[Call]
 ) -> tuple[set[int], list[int]]:
-    """Return what a segment needs from before it, and what of that its calls read, in order."""
+    """Return the earlier values that a segment needs, and those that its calls read, in order."""
     numbers, first = path.numbers, part.first
     recomputed = {id(s) for call in again for s in call.results}
     order: dict[int, None] = {}
@@ -375,7 +375,7 @@ def _uses(
 
 
 def _guarded(guard: Guard | None, path: Path) -> list[int]:
-    """Return the numbers of the values that a look, or a call in Python, needs."""
+    """Return the numbers of the values that a guard, or a call in Python, needs."""
     if guard is None:
         return []
     symbols = symbols_in(guard.symbol)
@@ -427,7 +427,7 @@ class Tree:
         self.root: TreeNode | None = None
         self.eager = ""
         self.paths = 0
-        # What paths end with: a loop that ends after more rounds ends as it did before.
+        # How paths end: a loop that ends after more iterations ends as it did before.
         self.ends: set[Hashable] = set()
         self.recordings = 0
         self.seconds = 0.0  # that recording took
@@ -457,7 +457,7 @@ class Tree:
             path.parts.clear()  # they hold the path
 
     def _bound(self, branch: TreeNode) -> None:
-        """Set `eager` if a path is one too many, or a look came out in too many ways."""
+        """Set `eager` if there are too many paths, or outcomes of a guard."""
         node, ways = branch.parent, len(self.ends)
         guard = node.guard if node is not None else None
         while node is not None:
@@ -467,7 +467,7 @@ class Tree:
         if ways > self.max_paths or self.paths > MANY * self.max_paths:
             self.eager = (
                 f"it took more than {self.max_paths} paths; the last one split where "
-                f"Python looked at a value{_at(guard)}. Use np.where in place of the "
+                f"Python read a value{_at(guard)}. Use np.where in place of the "
                 "branch, or pass a larger max_paths"
             )
 

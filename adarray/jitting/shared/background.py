@@ -1,4 +1,4 @@
-"""Compiled code that comes late: another thread waits for it, and NumPy computes meanwhile."""
+"""Compiling in the background: another thread waits for the code, and NumPy computes meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _running: weakref.WeakSet[Job] = weakref.WeakSet()
 
 
 class Job:
-    """Something that is done on a thread of its own, in the context of the one that began it.
+    """Work on a thread of its own, in the context of the thread that started it.
 
     Parameters
     ----------
@@ -56,20 +56,20 @@ class Job:
             run()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is done, but so many seconds at most; return whether it is."""
+        """Wait until it is done, at most this many seconds; return whether it is done."""
         if self._process != os.getpid() and not self._done.is_set():
             self._start()  # a forked child has none of the threads of its parent
         return self._done.wait(seconds)
 
     def end(self) -> None:
-        """Stop the compilers that are at work on it, and let it remove its files."""
+        """Stop its compilers, and let it remove its files."""
         if self._process == os.getpid():
             self._progress.end()
             self._done.wait(LEAVE)
 
 
 class Late:
-    """Runs a segment, with NumPy as long as its compiled code is not there.
+    """Runs a segment: with NumPy until its compiled code is ready.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Late:
         self._lock = threading.Lock()
 
     def ready(self, seconds: float | None = 0.0) -> Run | None:
-        """Return what was compiled, if it is there within so many seconds (None: any number)."""
+        """Return the compiled code if it is ready within this many seconds (None: wait)."""
         if self._run is None and self._job.wait(seconds):
             with self._lock:
                 if self._run is None:
@@ -103,14 +103,14 @@ class Late:
 
 
 def pending(nodes: Iterable[Any], seconds: float | None = 0.0) -> bool:
-    """Whether anything of segments is not there yet, after so many seconds for each."""
+    """Whether code of any segment is still being compiled, after waiting this long for each."""
     runs = [n.compiled[1] for n in nodes if n.compiled is not None]
     return any(r.ready(seconds) is None for r in runs if type(r) is Late)
 
 
 @atexit.register
 def _leave() -> None:
-    """End what the program does not wait for any more."""
+    """End the jobs that the program no longer waits for."""
     for job in tuple(_running):
         with contextlib.suppress(Exception):
             job.end()

@@ -1,9 +1,9 @@
-"""Python's whole numbers in a recorded run: they know no overflow, compiled ones do.
+"""Python ints in a recorded run: they never overflow, compiled integers do.
 
 An int argument that has had several values is an input of 64 bits. Arithmetic of such
 numbers among themselves is recorded as long as bounds show that 64 bits hold the result.
-Where one meets an array of narrower integers, NumPy refuses a number that does not fit, so
-that the run looks at the value.
+Where one meets an array of narrower integers, NumPy refuses a number that does not fit, so the
+run reads the value and records a guard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from adarray.jitting.shared.signature import INPUT_LIMIT
 from adarray.jitting.shared.symbolic import Traced, UntraceableError
 
 _WORD = (1 << 63) - 1
-# What elements of integer arrays stay below, once they are Python numbers: others are looked at.
+# Elements of integer arrays that become Python numbers stay below this; larger ones are read.
 ITEM = 1 << 53
 _SAME = frozenset({"negative", "absolute", "positive", "invert", "bitwise_not", "sign"})
 _BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
@@ -25,7 +25,7 @@ _BITS = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 _BY_VALUE = frozenset({"floor_divide", "remainder", "mod", "power", "left_shift", "right_shift"})
 
 
-def is_whole(x: Any) -> bool:
+def is_traced_int(x: Any) -> bool:
     """Whether a value is a traced Python int."""
     return type(x) is Traced and x.symbol.weak and x.symbol.dtype.kind == "i"
 
@@ -36,16 +36,16 @@ def is_number(x: Any) -> bool:
 
 
 def _is_int(x: Any) -> bool:
-    return is_whole(x) or type(x) is int
+    return is_traced_int(x) or type(x) is int
 
 
 def fitting(x: Any, dtype: Any, largest: int = INPUT_LIMIT) -> Any:
-    """Return a number, which is looked at if a dtype of integers may not hold it."""
+    """Return a number, read with a guard if an integer dtype may not hold it."""
     if not is_number(x) or type(x) is not Traced or dtype.kind not in "iu":
         return x
     if x.symbol.dtype.kind == "f":  # Python's nan is refused, where an array's becomes a number
         return float(x)
-    if not is_whole(x):
+    if not is_traced_int(x):
         return x
     info = np.iinfo(dtype)
     return x if info.min <= -largest and largest <= info.max else operator.index(x)
@@ -80,7 +80,7 @@ class Bounds:
         """
         if not all(map(_is_int, values)):
             for dtype in {v.dtype for v in values if isinstance(v, (Traced, np.generic))}:
-                weak = (fitting(v, dtype, self.of(v)) if is_whole(v) else v for v in values)
+                weak = (fitting(v, dtype, self.of(v)) if is_traced_int(v) else v for v in values)
                 values = tuple(weak) if dtype.kind in "iu" else values
             return values, None
         if name in _BY_VALUE:
