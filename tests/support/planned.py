@@ -133,6 +133,9 @@ class Executable(CompiledPlan):
     def source_of(self, step: int) -> str:
         return f"/* step {step} */ int64_t adk_{step}(void);" if step in (0, 2) else ""
 
+    def schedule_of(self, step: int) -> str:
+        return ""
+
     def timed(self, arrays):
         import time
 
