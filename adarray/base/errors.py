@@ -9,6 +9,8 @@
      +-- NotDifferentiableError             no derivative is known for a function
      |    +-- UnsupportedFunctionError (TypeError)   NumPy's "not implemented" answer
      |    +-- ForwardModeError           a rule of reverse mode alone
+     +-- KernelError                        CUDA C that is not differentiated, and where it is
+     |    +-- RaceError                  threads of a kernel disturb each other
      +-- BackendError (RuntimeError)        a backend is unknown, broken or misused
           +-- CompileError                  generated source did not compile
           +-- DeviceMemoryError (MemoryError)     a device cannot hold an array
@@ -109,6 +111,25 @@ def user_line() -> tuple[str | None, int | None, str]:
 
 class NotDifferentiableError(RefusalError):
     """A function has no derivative rule, or none for one of its arguments."""
+
+
+class KernelError(RefusalError):
+    """A CUDA C kernel does, or is asked for, what `adarray.kernels` does not differentiate.
+
+    Parameters
+    ----------
+    message : str
+    line : int, optional
+        Line of the source; 0 where there is none.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+class RaceError(KernelError):
+    """Two threads of a kernel touch one element, and nothing says who comes first."""
 
 
 class UnsupportedFunctionError(NotDifferentiableError, TypeError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -218,6 +218,19 @@ class CPUEngine(CompilingEngine):
         from adarray_backends.cpu.ahead import Ahead
 
         return Ahead(self.library, self.threads, precise)
+
+    language = "C"  # of what `compile_source` takes
+
+    def compile_source(self, text: str, name: str) -> Callable[[int], None]:
+        """Compile ``void name(void *data)``; return what calls it with an address.
+
+        Where there are several threads, each of them calls it with the same address, and they
+        share the work by what they find there. The text defines ``name_scratch`` too, as kernels
+        of plans do.
+        """
+        from adarray_backends.cpu.sources import compiled  # only kernels of users need it
+
+        return compiled(self.library, self.threads, text, name)
 
     # -- memory ----------------------------------------------------------------------------
 

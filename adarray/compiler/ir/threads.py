@@ -1,0 +1,190 @@
+"""Loop IR of kernels that are written for one thread of a grid.
+
+The statements of `adarray.compiler.ir.loopir`, and those that only make sense where many threads
+run one text: `While`, `Barrier`, `Atomic`, memory of a block, and the tape of a thread. Integer
+arithmetic is C's; `Var` may name one of `INDICES`, which differ between threads and blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Expr,
+    Fold,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    Param,
+    Store,
+    Var,
+    walk,
+)
+from adarray.compiler.ir.loopir import Stmt as LoopStmt
+
+THREAD = tuple(f"threadIdx.{a}" for a in "xyz")
+BLOCK = tuple(f"blockIdx.{a}" for a in "xyz")
+SIZES = tuple(f"{n}.{a}" for n in ("blockDim", "gridDim") for a in "xyz")
+INDICES = frozenset((*THREAD, *BLOCK, *SIZES))
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Run `body` as long as the local scalar `condition` (bool) holds; it tells `line`."""
+
+    condition: str
+    body: tuple[Stmt, ...]
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block wait for each other, and see what the others wrote."""
+
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """Combine `value` into an element, whatever other threads do; `result` names its old value.
+
+    `uniform` says that all threads name the same element.
+    """
+
+    buffer: str
+    index: Expr
+    combine: str
+    value: Expr
+    result: str | None = None
+    uniform: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Put a value on the thread's tape."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """Name the value that was put on the thread's tape last, and take it off."""
+
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A line for those who read the text."""
+
+    text: str
+
+
+Stmt = LoopStmt | While | Barrier | Atomic | Push | Pop | Comment
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Memory of a block. `size` is None where the launch says how much there is.
+
+    `zero` says that threads set it to zero before they do anything else.
+    """
+
+    name: str
+    dtype: str
+    size: int | None
+    zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKernel:
+    """What each thread of a grid runs.
+
+    Parameters
+    ----------
+    name : str
+    buffers : tuple of Param
+    scalars : tuple of (str, str)
+        Parameters that are numbers, and their dtypes.
+    order : tuple of str
+        Names of both, in the order of arguments.
+    shared : tuple of Shared
+    body : tuple of Stmt
+    """
+
+    name: str
+    buffers: tuple[Param, ...]
+    scalars: tuple[tuple[str, str], ...]
+    order: tuple[str, ...]
+    shared: tuple[Shared, ...]
+    body: tuple[Stmt, ...]
+
+
+def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """Return the bodies of a statement."""
+    if isinstance(s, For | While):
+        return (s.body,)
+    return (s.body, s.orelse) if isinstance(s, If) else ()
+
+
+def all_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Yield every statement of `body`, and those inside of them."""
+    stack = list(reversed(body))
+    while stack:
+        s = stack.pop()
+        yield s
+        for part in reversed(inside(s)):
+            stack += reversed(part)
+
+
+def operands(s: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions that stand in a statement itself."""
+    if isinstance(s, Let | Assign | Push):
+        return (s.value,)
+    if isinstance(s, Local):
+        return tuple(e for e in (s.size, s.init) if e is not None)
+    if isinstance(s, Store | Atomic):
+        return (s.index, s.value)
+    if isinstance(s, Fold):
+        return (s.value,) if s.index is None else (s.index, s.value)
+    if isinstance(s, For):
+        return (s.start, s.stop)
+    return (s.condition,) if isinstance(s, If) else ()
+
+
+def reads(s: Stmt) -> Iterator[Expr]:
+    """Yield every expression of a statement, and those inside of them."""
+    for e in operands(s):
+        yield from walk(e)
+
+
+def variables(e: Expr) -> set[str]:
+    """Return the names of the variables in an expression."""
+    return {x.name for x in walk(e) if isinstance(x, Var)}
+
+
+def has_barrier(body: tuple[Stmt, ...]) -> bool:
+    """Whether threads wait for each other in `body`."""
+    return any(isinstance(s, Barrier) for s in all_statements(body))
+
+
+def loads(e: Expr) -> Iterator[Load]:
+    """Yield the loads in an expression."""
+    return (x for x in walk(e) if isinstance(x, Load))
+
+
+def replaced(e: Expr, by: dict[str, Expr]) -> Expr:
+    """Return an expression with other expressions in the place of variables."""
+    if isinstance(e, Var):
+        return by.get(e.name, e)
+    if isinstance(e, Apply):
+        return Apply(e.dtype, e.name, tuple(replaced(a, by) for a in e.args))
+    if isinstance(e, Load):
+        return Load(e.dtype, e.buffer, replaced(e.index, by))
+    return e

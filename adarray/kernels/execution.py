@@ -1,0 +1,250 @@
+"""Values of a kernel and of its derivatives, from plain arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from adarray.compiler.ir.threads import ThreadKernel
+from adarray.errors import DTypeError, KernelError
+from adarray.kernels import facts, ssa
+from adarray.kernels.adjoint import Adjoint, adjoint
+from adarray.kernels.geometry import Launch
+from adarray.kernels.launch import compiled, engine
+from adarray.kernels.tangent import Tangent, tangent
+
+Values = Mapping[str, Any]
+
+
+class Execution:
+    """Runs a kernel and its derivatives; what is printed and compiled is kept.
+
+    Parameters
+    ----------
+    kernel : ThreadKernel
+    memory_limit : int
+        Bytes that tapes may take.
+    """
+
+    def __init__(self, kernel: ThreadKernel, memory_limit: int) -> None:
+        self.kernel = kernel
+        self.memory_limit = memory_limit
+        self.program = ssa.program(kernel)
+        self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
+        self.buffers = tuple(b.name for b in kernel.buffers)
+        written = {n.buffer for n in self.program.nodes if isinstance(n, ssa.Write)}
+        self.outputs = tuple(n for n in self.buffers if n in written)
+        self._lock = threading.Lock()
+        self._made: dict[Any, Any] = {}
+        self._facts: dict[Launch, Any] = {}
+
+    # -- texts -------------------------------------------------------------------------------------
+
+    def _kept(self, key: Any, make: Any) -> Any:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
+
+    def compiled(self, kernel: ThreadKernel) -> Any:
+        """Return a kernel that is ready to run where arrays are computed now."""
+        at = engine()
+        return self._kept((kernel, at), lambda: compiled(kernel, at))
+
+    def adjoint(self, launch: Launch, inputs: frozenset[str]) -> Adjoint:
+        """Return the adjoint by some parameters, for a launch."""
+        with self._lock:
+            if launch not in self._facts:
+                self._facts[launch] = facts.private(self.program, launch)
+            private = self._facts[launch]
+        return self._kept(
+            ("adjoint", inputs, private), lambda: adjoint(self.program, inputs, private)
+        )  # type: ignore[no-any-return]
+
+    def tangent(self, inputs: frozenset[str]) -> Tangent:
+        """Return the tangent by some parameters."""
+        return self._kept(("tangent", inputs), lambda: tangent(self.kernel, inputs))  # type: ignore[no-any-return]
+
+    def adjoint_tangent(
+        self, launch: Launch, inputs: frozenset[str], along: frozenset[str]
+    ) -> tuple[Adjoint, Tangent]:
+        """Return the adjoint, and its own tangent by some of its parameters."""
+        first = self.adjoint(launch, inputs)
+        made = self._kept(("second", first.kernel, along), lambda: tangent(first.kernel, along))
+        return first, made
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def checked(self, values: Values) -> dict[str, Any]:
+        """Return arguments as kernels take them.
+
+        Raises
+        ------
+        DTypeError
+            If an array has another dtype than the source says.
+        """
+        found = {}
+        for name, x in values.items():
+            if name in self.buffers:
+                if not hasattr(x, "dtype") or x.dtype != self.dtypes[name]:
+                    given = getattr(x, "dtype", type(x).__name__)
+                    raise DTypeError(
+                        f"kernel {self.kernel.name}: the argument {name!r} is {given}, and the "
+                        f"source has {self.dtypes[name]}; convert it with astype"
+                    )
+                found[name] = x if x.flags.c_contiguous else x.copy(order="C")
+            else:
+                found[name] = x
+        return found
+
+    def _run(self, kernel: ThreadKernel, launch: Launch, values: dict[str, Any]) -> int:
+        used: int = self.compiled(kernel)(launch, values, self.memory_limit)
+        return used
+
+    def results(self, launch: Launch, values: Values) -> dict[str, Any]:
+        """Return what the kernel leaves in the arrays that it writes."""
+        given = self.checked(values)
+        for name in self.outputs:
+            given[name] = _copied(given[name])
+        self._run(self.kernel, launch, given)
+        return {name: given[name] for name in self.outputs}
+
+    def in_place(self, launch: Launch, values: Values) -> None:
+        """Run the kernel on arrays themselves."""
+        given = self.checked(values)
+        self._run(self.kernel, launch, given)
+        for name in self.outputs:
+            if given[name] is not values[name]:
+                values[name][...] = given[name]
+
+    def _with_shadows(
+        self, made: Adjoint, given: dict[str, Any], cotangents: Values
+    ) -> dict[str, Any]:
+        """Add shadows to arguments: cotangents of results, zeros elsewhere."""
+        like = next((given[n] for n in self.buffers), None)
+        for name, shadow in made.shadows.items():
+            if name not in self.buffers:
+                given[shadow] = _zeros(like, (1,), self.dtypes[name])
+            elif cotangents.get(name) is not None:
+                given[shadow] = _copied(cotangents[name].astype(self.dtypes[name]))
+            else:
+                given[shadow] = _zeros(given[name], given[name].shape, self.dtypes[name])
+        return given
+
+    def gradients(
+        self, launch: Launch, values: Values, cotangents: Values, inputs: frozenset[str]
+    ) -> dict[str, Any]:
+        """Return derivatives by some parameters, given those of a number by the results."""
+        made = self.adjoint(launch, inputs)
+        given = self._with_shadows(made, self.checked(values), cotangents)
+        for name in made.copies:
+            given[name] = _copied(given[name])
+        self._run(made.kernel, launch, given)
+        return {n: self._gradient(made, n, given, cotangents) for n in inputs}
+
+    def _gradient(self, made: Adjoint, name: str, given: dict[str, Any], cotangents: Values) -> Any:
+        if name in made.shadows:
+            found = given[made.shadows[name]]
+            return found if name in self.buffers else found.reshape(())
+        if name not in self.buffers:
+            return np.zeros((), self.dtypes[name])
+        if name in self.outputs and cotangents.get(name) is not None:
+            return _copied(cotangents[name].astype(self.dtypes[name]))
+        return _zeros(given[name], given[name].shape, self.dtypes[name])
+
+    def tangents(self, launch: Launch, values: Values, directions: Values) -> dict[str, Any]:
+        """Return derivatives of the results along directions of some parameters."""
+        made = self.tangent(frozenset(directions))
+        given = self.checked(values)
+        for name in self.outputs:
+            given[name] = _copied(given[name])
+        self._add_tangents(made, self.dtypes, given, directions)
+        self._run(made.kernel, launch, given)
+        return {
+            n: given[made.tangents[n]]
+            if n in made.tangents
+            else _zeros(given[n], given[n].shape, self.dtypes[n])
+            for n in self.outputs
+        }
+
+    def _add_tangents(
+        self, made: Tangent, dtypes: Mapping[str, str], given: dict[str, Any], directions: Values
+    ) -> None:
+        for name, dot in made.tangents.items():
+            t = directions.get(name)
+            if t is None:
+                given[dot] = _zeros(given[name], np.shape(given[name]), dtypes[name])
+            elif np.shape(given[name]):
+                given[dot] = _copied(t.astype(dtypes[name]))
+            else:
+                given[dot] = t
+
+    def gradient_tangents(
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        directions: Values,
+        cotangent_directions: Values,
+    ) -> dict[str, Any]:
+        """Return derivatives of `gradients` along directions of parameters and cotangents."""
+        first = self.adjoint(launch, inputs)
+        moving = {n: t for n, t in directions.items() if t is not None}
+        for name, t in cotangent_directions.items():
+            if t is not None and name in first.shadows:
+                moving[first.shadows[name]] = t
+        known = set(first.kernel.order)
+        along = frozenset(n for n in moving if n in known)
+        _, made = self.adjoint_tangent(launch, inputs, along)
+        given = self._with_shadows(first, self.checked(values), cotangents)
+        for name in first.copies:
+            given[name] = _copied(given[name])
+        dtypes = self.dtypes | {s: self.dtypes[n] for n, s in first.shadows.items()}
+        self._add_tangents(made, dtypes, given, moving)
+        self._run(made.kernel, launch, given)
+        out = {}
+        for n in inputs:
+            dot = made.tangents.get(first.shadows.get(n, ""))
+            if dot is not None:
+                out[n] = given[dot] if n in self.buffers else given[dot].reshape(())
+            elif n not in first.shadows and cotangent_directions.get(n) is not None:
+                out[n] = _copied(cotangent_directions[n].astype(self.dtypes[n]))
+            elif n in self.buffers:
+                out[n] = _zeros(given[n], given[n].shape, self.dtypes[n])
+            else:
+                out[n] = np.zeros((), self.dtypes[n])
+        return out
+
+
+def _copied(x: Any) -> Any:
+    return x.copy(order="C")
+
+
+def _zeros(like: Any, shape: Iterable[int], dtype: str) -> Any:
+    """Return zeros where `like` is."""
+    if like is None or not hasattr(like, "dtype") or isinstance(like, (np.ndarray, np.generic)):
+        return np.zeros(tuple(shape), dtype)
+    return type(like)(tuple(shape), dtype) * 0  # of a device's library
+
+
+def check_overlap(name: str, arrays: Iterable[tuple[str, Any]], written: Iterable[str]) -> None:
+    """Refuse arrays that share memory where one of them is written.
+
+    Raises
+    ------
+    KernelError
+        If there are such.
+    """
+    known = [(n, x) for n, x in arrays if isinstance(x, np.ndarray)]
+    wrote = set(written)
+    for i, (a, x) in enumerate(known):
+        for b, y in known[i + 1 :]:
+            if (a in wrote or b in wrote) and np.may_share_memory(x, y) and np.shares_memory(x, y):
+                raise KernelError(
+                    f"kernel {name}: the arguments {a!r} and {b!r} share memory, and the kernel "
+                    "writes one of them; pass a copy"
+                )

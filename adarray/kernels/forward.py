@@ -1,0 +1,173 @@
+"""A part of a kernel as statements that run forward: before the way back, or again on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adarray.compiler.ir.loopir import Assign, Expr, For, If, Let, Load, Local, Store, Var
+from adarray.compiler.ir.threads import Atomic, Barrier, Push, Stmt, While, replaced, variables
+from adarray.kernels import build
+from adarray.kernels.needs import Slice
+from adarray.kernels.ssa import Branch, Def, Loop, Node, Place, Program, Read, Wait, Write
+
+
+class Forward:
+    """Writes a slice of a program.
+
+    Parameters
+    ----------
+    program : Program
+    part : Slice
+    hoisted : set of str
+        Values of branches that are read outside of them.
+    name : callable
+        The name in the text of a value or array.
+    taped : dict
+        For loops by number: values that go to the tape at the end of an iteration.
+    arrays : set of str
+        The thread's arrays that are declared.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        part: Slice,
+        hoisted: set[str],
+        name: Callable[[str], str],
+        taped: dict[int, list[str]],
+        arrays: set[str],
+    ) -> None:
+        self.program = program
+        self.part = part
+        self.hoisted = hoisted
+        self.name = name
+        self.taped = taped
+        self.arrays = arrays
+
+    def expr(self, e: Expr) -> Expr:
+        """Return an expression with the names of the text."""
+        by = {n: Var(_dtype(e, n), self.name(n)) for n in variables(e)}
+        return replaced(e, {n: v for n, v in by.items() if v.name != n})
+
+    def statements(self, nodes: list[Node]) -> list[Stmt]:
+        """Return the statements of a body."""
+        base: list[Stmt] = []
+        out: list[Stmt] = []
+        self._block(nodes, out, base, 0)
+        return base + out
+
+    def _set(self, name: str, value: Expr, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        """Give a value its name."""
+        shown = self.name(name)
+        if depth and name in self.hoisted:
+            base.append(Local(shown, value.dtype))
+            out.append(Assign(shown, value))
+        else:
+            out.append(Let(shown, value))
+
+    def _block(self, nodes: list[Node], out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        names = self.part.names
+        for n in nodes:
+            if isinstance(n, Def):
+                if n.name in names:
+                    self._set(n.name, self.expr(n.value), out, base, depth)
+            elif isinstance(n, Read):
+                if n.name in names:
+                    load = Load(n.dtype, n.buffer, self.expr(n.index))
+                    self._set(n.name, load, out, base, depth)
+            elif isinstance(n, Write):
+                if self.part.has(n):
+                    self._write(n, out, base, depth)
+            elif isinstance(n, Wait):
+                if self.part.waits:
+                    out.append(Barrier())
+            elif isinstance(n, Place):
+                if n.name in self.arrays:
+                    base.append(Local(n.name, n.dtype, build.index(n.size)))
+            elif isinstance(n, Branch):
+                self._branch(n, out, base, depth)
+            else:
+                self._loop(n, out, base, depth)
+
+    def _write(self, n: Write, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        index, value = self.expr(n.index), self.expr(n.value)
+        if n.combine is None:
+            out.append(Store(n.buffer, index, value))
+            return
+        result = n.result if n.result in self.part.names else None
+        shown = self.name(result) if result else None
+        if result and depth and result in self.hoisted:
+            base.append(Local(self.name(result), value.dtype))
+            out.append(Atomic(n.buffer, index, n.combine, value, f"{shown}_here"))
+            out.append(Assign(self.name(result), Var(value.dtype, f"{shown}_here")))
+        else:
+            out.append(Atomic(n.buffer, index, n.combine, value, shown))
+
+    def _branch(self, n: Branch, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        body: list[Stmt] = []
+        orelse: list[Stmt] = []
+        self._block(n.body, body, base, depth + 1)
+        self._block(n.orelse, orelse, base, depth + 1)
+        for p in n.phis:
+            if p.name in self.part.names:
+                shown = self.name(p.name)
+                where = base if depth and p.name in self.hoisted else out
+                where.append(Local(shown, p.dtype))
+                body.append(Assign(shown, self.expr(p.then)))
+                orelse.append(Assign(shown, self.expr(p.orelse)))
+        if body or orelse:
+            out.append(If(self.expr(n.condition), tuple(body), tuple(orelse)))
+
+    def _loop(self, n: Loop, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        if not self.part.has(n):
+            return
+        carried = [c for c in n.carried if c.name in self.part.names]
+        for c in carried:
+            out.append(Local(self.name(c.name), c.dtype, None, self.expr(c.first)))
+        counts = n.trips and n.trips in self.part.names
+        if counts:
+            count = Var("int64", f"{self.name(n.trips)}_count")
+            out.append(Local(count.name, "int64", None, build.index(0)))
+        body = self.statements(n.body)
+        for name in self.taped.get(n.number, ()):
+            body.append(Push(Var(dtype_of(self.program, name), self.name(name))))
+        body += self._advance([(self.name(c.name), self.expr(c.next), c.dtype) for c in carried])
+        if counts:
+            body.append(Assign(count.name, build.add(count, build.index(1))))
+        if n.var is not None:
+            out.append(For(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
+        else:
+            assert n.condition is not None
+            out.append(While(self.name(n.condition.name), tuple(body)))
+        for c in carried:
+            self._set(c.out, Var(c.dtype, self.name(c.name)), out, base, depth)
+        if counts:
+            self._set(n.trips, count, out, base, depth)
+
+    def _advance(self, moves: list[tuple[str, Expr, str]]) -> list[Stmt]:
+        """Return statements that set carried values, all as they were before."""
+        targets = {name for name, _, _ in moves}
+        first: list[Stmt] = []
+        last: list[Stmt] = []
+        for name, value, dtype in moves:
+            if value == Var(dtype, name):
+                continue
+            if variables(value) & (targets - {name}):
+                first.append(Let(f"{name}_next", value))
+                value = Var(dtype, f"{name}_next")
+            last.append(Assign(name, value))
+        return first + last
+
+
+def _dtype(e: Expr, name: str) -> str:
+    from adarray.compiler.ir.loopir import walk
+
+    return next(x.dtype for x in walk(e) if isinstance(x, Var) and x.name == name)
+
+
+def dtype_of(program: Program, name: str) -> str:
+    """Return the dtype of a value."""
+    v = program.values[name]
+    if isinstance(v, (Def, Write)):
+        return v.value.dtype
+    return "int64" if isinstance(v, Loop) else v.dtype

@@ -1,0 +1,316 @@
+"""What the reverse half of an adjoint reads, and where it comes from.
+
+A value that is read on the way back is kept in its variable if it was made outside of loops. In a
+loop it is computed again if all that it takes is at hand: parameters, loop variables, memory that
+does not change any more. Everything else goes to the tape at the end of an iteration, and
+comes back in the opposite order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adarray.compiler.ir.loopir import Expr
+from adarray.compiler.ir.threads import variables
+from adarray.kernels.ssa import (
+    Branch,
+    Carried,
+    Def,
+    Item,
+    Loop,
+    Node,
+    Phi,
+    Place,
+    Program,
+    Read,
+    Wait,
+    Write,
+    inner,
+)
+
+
+@dataclass(slots=True)
+class Slice:
+    """A part of a program that runs forward: names of values, and nodes that do something."""
+
+    names: set[str] = field(default_factory=set)
+    nodes: set[int] = field(default_factory=set)  # by id
+    waits: bool = False
+
+    def has(self, node: Node) -> bool:
+        """Whether a node belongs to it."""
+        return id(node) in self.nodes
+
+
+class Needs:
+    """Collects what is read on the way back.
+
+    Parameters
+    ----------
+    program : Program
+    private : set of (str, int)
+        Memories, each with the number of a loop, of which an iteration reads nothing but what
+        it wrote: they are filled again on the way back.
+    """
+
+    def __init__(self, program: Program, private: set[tuple[str, int]]) -> None:
+        self.program = program
+        self.private = private
+        self.forward = Slice()
+        self.replays: dict[int, Slice] = {}
+        self.required: dict[int | None, set[str]] = {}
+        self.taped: dict[int, list[str]] = {}
+        self.memory: set[str] = set()  # whose contents the forward part makes
+        buffers = {b.name for b in program.kernel.buffers}
+        self.shared = {s.name for s in program.kernel.shared}
+        self.outer = buffers | self.shared
+
+    # -- demands of the reverse half -----------------------------------------------------------
+
+    def read(self, e: Expr) -> None:
+        """Note that the reverse half reads an expression."""
+        for name in variables(e):
+            self.require(name)
+
+    def require(self, name: str) -> None:
+        """Note that the reverse half reads a value in iterations of the loop where it was made."""
+        if name not in self.program.values:
+            return  # a parameter, or an index of the thread
+        home = self.program.home(name)
+        known = self.required.setdefault(home.number if home else None, set())
+        if name in known:
+            return
+        known.add(name)
+        if home is None:
+            self.make(name)
+        else:
+            self._again(name, home)
+
+    def _again(self, name: str, home: Loop) -> None:
+        """Have a value at hand in the reverse iteration of its loop."""
+        v = self.program.values[name]
+        if v is home:
+            return  # its variable
+        replay = self.replays.setdefault(home.number, Slice())
+        if isinstance(v, Def):
+            replay.names.add(name)
+            self._guards(v)
+            self.read(v.value)
+        elif isinstance(v, Read) and self._stable(v, home):
+            replay.names.add(name)
+            self._guards(v)
+            self.read(v.index)
+            if (v.buffer, home.number) in self.private:
+                self._refill(v.buffer, home)
+        elif isinstance(v, Phi):
+            replay.names.add(name)
+            self._guards(v.branch)
+            for e in (v.branch.condition, v.then, v.orelse):
+                self.read(e)
+        else:
+            self.taped.setdefault(home.number, []).append(name)
+            self.make(name)
+            self._run(home)
+
+    def _guards(self, node: Item) -> None:
+        for b in node.branches:
+            self.read(b.condition)
+
+    def _stable(self, v: Read, home: Loop) -> bool:
+        """Whether an element holds on the way back what it held when it was read."""
+        for loop in v.loops:
+            if (v.buffer, loop.number) in self.private:
+                if loop is not home:
+                    self._refill(v.buffer, loop)
+                return True
+        for w in self.program.writes(v.buffer):
+            if w.order > v.order or set(w.loops) & set(v.loops):
+                return False
+        if self.program.writes(v.buffer):
+            if v.buffer not in self.outer and self._declared_in_loop(v.buffer):
+                return False
+            self._fill(v.buffer, v)
+        return True
+
+    def _declared_in_loop(self, buffer: str) -> bool:
+        return any(
+            isinstance(n, Place) and n.name == buffer and n.loops for n in self.program.nodes
+        )
+
+    def _refill(self, buffer: str, loop: Loop) -> None:
+        """Have a memory written again in each reverse iteration of a loop."""
+        replay = self.replays.setdefault(loop.number, Slice())
+        replay.waits |= buffer in self.shared
+        for w in self.program.writes(buffer):
+            if not replay.has(w):
+                self._forward_in(w, loop, replay)
+
+    def _forward_in(self, node: Node, loop: Loop, replay: Slice) -> None:
+        """Add a node, with what it takes, to what runs again in iterations of a loop."""
+        replay.nodes.add(id(node))
+        if isinstance(node, Write):
+            names = variables(node.index) | variables(node.value)
+        else:
+            names = set()
+        stack = list(names)
+        at = node.loops.index(loop)
+        for inside in node.loops[at + 1 :]:
+            stack += self._loop_names(inside)
+            replay.nodes.add(id(inside))
+            for b in inside.branches:
+                stack += variables(b.condition)
+        for b in node.branches:
+            stack += variables(b.condition)
+        while stack:
+            name = stack.pop()
+            if name not in self.program.values or name in replay.names:
+                continue
+            home = self.program.home(name)
+            if home is None or home is loop or home in loop.loops:
+                self.require(name)
+                continue
+            replay.names.add(name)
+            v = self.program.values[name]
+            stack += _direct(v, name)
+            if isinstance(v, Loop):
+                continue
+            if isinstance(v, Carried):
+                replay.nodes.add(id(v.loop))
+                stack += self._loop_names(v.loop)
+
+    def _loop_names(self, loop: Loop) -> set[str]:
+        names = variables(loop.start) | variables(loop.stop)
+        return names | ({loop.condition.name} if loop.condition else set())
+
+    # -- the forward half ----------------------------------------------------------------------
+
+    def make(self, name: str) -> None:
+        """Have the forward half compute a value."""
+        if name not in self.program.values or name in self.forward.names:
+            return
+        self.forward.names.add(name)
+        v = self.program.values[name]
+        for n in _direct(v, name):
+            self.make(n)
+        if isinstance(v, Loop):
+            self._run(v)
+        elif isinstance(v, Carried):
+            self.forward.names |= {v.name, v.out}
+            self._run(v.loop)
+        elif isinstance(v, Phi):
+            self._reach(v.branch)
+        else:
+            self._reach(v)
+        if isinstance(v, Read):
+            self._fill(v.buffer, v)
+        elif isinstance(v, Write):
+            self._do(v)
+            self._fill(v.buffer, v)
+
+    def _run(self, loop: Loop) -> None:
+        """Have the forward half run a loop."""
+        if self.forward.has(loop):
+            return
+        self.forward.nodes.add(id(loop))
+        for name in self._loop_names(loop):
+            self.make(name)
+        self._reach(loop)
+
+    def _reach(self, node: Item) -> None:
+        """Have the forward half come to a node."""
+        for b in node.branches:
+            for name in variables(b.condition):
+                self.make(name)
+        if node.loops:
+            self._run(node.loops[-1])
+
+    def _fill(self, buffer: str, reader: Read | Write) -> None:
+        """Have the forward half write what a read may see."""
+        for w in self.program.writes(buffer):
+            if w.order < reader.order or set(w.loops) & set(reader.loops):
+                self._do(w)
+
+    def _do(self, w: Write) -> None:
+        if self.forward.has(w):
+            return
+        self.forward.nodes.add(id(w))
+        self.memory.add(w.buffer)
+        self.forward.waits |= w.buffer in self.outer
+        for name in variables(w.index) | variables(w.value):
+            self.make(name)
+        self._reach(w)
+        if w.combine is not None:
+            self._fill(w.buffer, w)
+
+
+def _direct(v: object, name: str) -> set[str]:
+    """Return the names that the definition of a value reads."""
+    if isinstance(v, Def):
+        return variables(v.value)
+    if isinstance(v, Read):
+        return variables(v.index)
+    if isinstance(v, Write):
+        return variables(v.index) | variables(v.value)
+    if isinstance(v, Phi):
+        return variables(v.then) | variables(v.orelse) | variables(v.branch.condition)
+    if isinstance(v, Carried):
+        return variables(v.first) | variables(v.next)
+    assert isinstance(v, Loop)
+    return variables(v.start) | variables(v.stop) if name == v.var else set()
+
+
+def candidates(program: Program) -> list[tuple[str, Loop]]:
+    """Return memories that iterations of a loop may write before they read them.
+
+    All accesses lie in the loop, and in each iteration writes come first.
+    """
+    found = []
+    inside = {b.name for b in program.kernel.buffers}
+    for name in dict.fromkeys(n.buffer for n in program.nodes if isinstance(n, (Read, Write))):
+        if name in inside:
+            continue
+        accesses = program.accesses(name)
+        common = [x for x in accesses[0].loops if all(x in a.loops for a in accesses)]
+        if not common:
+            continue
+        loop = common[-1]
+        writes = [a for a in accesses if isinstance(a, Write)]
+        reads = [a for a in accesses if isinstance(a, Read)]
+        if not reads or any(w.combine for w in writes) or not writes:
+            continue
+        early = max(w.order for w in writes) < min(r.order for r in reads)
+        mixed = any(
+            set(w.loops) & set(r.loops) - set(loop.loops) - {loop} for w in writes for r in reads
+        )
+        if early and not mixed and _repeatable(program, writes, loop, set()):
+            found.append((name, loop))
+    return found
+
+
+def _repeatable(program: Program, writes: list[Write], loop: Loop, seen: set[str]) -> bool:
+    """Whether what is written inside of loops of an iteration can be made without a tape."""
+    stack = []
+    for w in writes:
+        stack += list(variables(w.index) | variables(w.value))
+        for b in w.branches:
+            stack += variables(b.condition)
+        for x in w.loops[w.loops.index(loop) + 1 :]:
+            if x.var is None:
+                return False
+            stack += variables(x.start) | variables(x.stop)
+    while stack:
+        name = stack.pop()
+        if name in seen or name not in program.values:
+            continue
+        seen.add(name)
+        home = program.home(name)
+        if home is None or home is loop or home in loop.loops:
+            continue
+        v = program.values[name]
+        if isinstance(v, (Carried, Write)) or (isinstance(v, Read) and program.writes(v.buffer)):
+            return False
+        stack += _direct(v, name)
+    return True
+
+
+__all__ = ["Branch", "Needs", "Slice", "Wait", "candidates", "inner"]

@@ -1,0 +1,215 @@
+"""A kernel as an operation: with its tangent, its adjoint, and the tangent of that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adarray.base.op import Op, Opaque
+from adarray.base.runtime import BY_ENGINE
+from adarray.batching.rules import members
+from adarray.core.dispatch import run
+from adarray.errors import KernelError
+from adarray.kernels.execution import Execution
+from adarray.kernels.geometry import Launch
+from adarray.kernels.types import FLOATS
+
+Rule = Callable[..., Any]
+
+
+class Operation:
+    """The operations of a kernel.
+
+    Parameters
+    ----------
+    name : str
+        In messages.
+    execution : Execution
+
+    Attributes
+    ----------
+    op : Op
+        Its operands are the kernel's arrays and floating-point numbers, in order; its results are
+        the arrays that it writes, as they are afterwards.
+    """
+
+    def __init__(self, name: str, execution: Execution) -> None:
+        self.name = name
+        self.execution = execution
+        dtypes = execution.dtypes
+        self.operands = tuple(
+            n for n in execution.kernel.order if n in execution.buffers or dtypes[n] in FLOATS
+        )
+        self.outputs = execution.outputs
+        self.floats = tuple(dtypes[n] in FLOATS for n in self.operands)
+        self._local = threading.local()
+        count = len(self.operands)
+        self.op = self._made(
+            name,
+            self.evaluate,
+            self.operands,
+            [self._pull(i) if f else None for i, f in enumerate(self.floats)],
+            [self._push(i) if f else None for i, f in enumerate(self.floats)],
+            len(self.outputs),
+            lambda _mask: (False,) + (True,) * count,
+        )
+        self._adjoints: dict[tuple[bool, ...], Op] = {}
+        self._seconds: dict[tuple[int, tuple[bool, ...]], Op] = {}
+        self._tangents: dict[int, Op] = {}
+
+    def _made(
+        self,
+        name: str,
+        evaluate: Rule,
+        operands: tuple[str, ...],
+        rules: list[Rule | None],
+        jvp: list[Rule | None],
+        outputs: int,
+        needs: Any,
+    ) -> Op:
+        BY_ENGINE.add(evaluate)
+        return Op(
+            name, evaluate, Opaque(), rules, jvp=jvp, operands=operands, params=("launch",),
+            outputs=outputs, needs=needs, batch=members,
+            signature=", ".join((*operands, "launch")),
+        )  # fmt: skip
+
+    def _values(self, xs: tuple[Any, ...], launch: Launch) -> dict[str, Any]:
+        return dict(zip(self.operands, xs, strict=True)) | dict(launch.integers)
+
+    # -- the kernel itself -------------------------------------------------------------------------
+
+    def evaluate(self, *xs: Any, launch: Launch) -> Any:
+        """Return what the kernel leaves in the arrays that it writes."""
+        found = self.execution.results(launch, self._values(xs, launch))
+        return _one(tuple(found[n] for n in self.outputs))
+
+    def _push(self, i: int) -> Rule:
+        def rule(t: Any, out: Any, *xs: Any, launch: Launch) -> Any:  # noqa: ARG001
+            return run(self._tangent(i), t, *xs, launch=launch)
+
+        return rule
+
+    def _tangent(self, i: int) -> Op:
+        """Return the operation of the tangent along one operand."""
+        if i not in self._tangents:
+
+            def evaluate(t: Any, *xs: Any, launch: Launch) -> Any:
+                found = self.execution.tangents(
+                    launch, self._values(xs, launch), {self.operands[i]: t}
+                )
+                return _one(tuple(found[n] for n in self.outputs))
+
+            rules: list[Rule | None] = [self._refused("a second derivative in this order")] * (
+                len(self.operands) + 1
+            )
+            self._tangents[i] = self._made(
+                f"{self.name}: tangent", evaluate, ("t", *self.operands), rules, rules,
+                len(self.outputs), lambda _mask: (True,) * (len(self.operands) + 2),
+            )  # fmt: skip
+        return self._tangents[i]
+
+    # -- the adjoint -------------------------------------------------------------------------------
+
+    def _pull(self, i: int) -> Rule:
+        def rule(g: Any, out: Any, *xs: Any, launch: Launch) -> Any:  # noqa: ARG001
+            gs = g if len(self.outputs) > 1 else (g,)
+            active = launch.active if launch.active[i] else tuple(k == i for k in range(len(xs)))
+            key = (*map(id, gs), *map(id, xs), launch)
+            kept = getattr(self._local, "kept", None)
+            if kept is None or kept[0] != key or i not in kept[2]:
+                found = run(self._adjoint(active), *gs, *xs, launch=launch)
+                wanted = [k for k, a in enumerate(active) if a]
+                found = found if len(wanted) > 1 else (found,)
+                # The rules of all operands are called one after the other: one launch serves
+                # them. The arrays are held so that no other gets their identity meanwhile.
+                kept = (key, (gs, xs), dict(zip(wanted, found, strict=True)))
+                self._local.kept = kept
+            result = kept[2].pop(i)
+            if not kept[2]:
+                self._local.kept = None
+            return result
+
+        return rule
+
+    def _adjoint(self, active: tuple[bool, ...]) -> Op:
+        """Return the operation that is the adjoint by the active operands."""
+        if active in self._adjoints:
+            return self._adjoints[active]
+        wanted = tuple(n for n, a in zip(self.operands, active, strict=True) if a)
+        many = len(self.outputs)
+
+        def evaluate(*values: Any, launch: Launch) -> Any:
+            gs, xs = values[:many], values[many:]
+            given = self._values(xs, launch)
+            cotangents = dict(zip(self.outputs, gs, strict=True))
+            found = self.execution.gradients(launch, given, cotangents, frozenset(wanted))
+            return _one(tuple(_like(found[n], given[n]) for n in wanted))
+
+        names = (*(f"g_{n}" for n in self.outputs), *self.operands)
+        refused = self._refused("reverse mode over reverse mode")
+        moving = [self.execution.dtypes[n] in FLOATS for n in (*self.outputs, *self.operands)]
+        self._adjoints[active] = self._made(
+            f"{self.name}: adjoint", evaluate, names,
+            [refused if m else None for m in moving],
+            [self._second_rule(k, active) if m else None for k, m in enumerate(moving)],
+            len(wanted), lambda _mask: (False,) + (True,) * len(names),
+        )  # fmt: skip
+        return self._adjoints[active]
+
+    def _second_rule(self, k: int, active: tuple[bool, ...]) -> Rule:
+        def rule(t: Any, out: Any, *values: Any, launch: Launch) -> Any:  # noqa: ARG001
+            return run(self._second(k, active), t, *values, launch=launch)
+
+        return rule
+
+    def _second(self, k: int, active: tuple[bool, ...]) -> Op:
+        """Return the operation of the adjoint's tangent along one of its operands."""
+        key = (k, active)
+        if key in self._seconds:
+            return self._seconds[key]
+        wanted = tuple(n for n, a in zip(self.operands, active, strict=True) if a)
+        many = len(self.outputs)
+
+        def evaluate(t: Any, *values: Any, launch: Launch) -> Any:
+            gs, xs = values[:many], values[many:]
+            given = self._values(xs, launch)
+            cotangents = dict(zip(self.outputs, gs, strict=True))
+            along = {} if k < many else {self.operands[k - many]: t}
+            across = {self.outputs[k]: t} if k < many else {}
+            found = self.execution.gradient_tangents(
+                launch, given, cotangents, frozenset(wanted), along, across
+            )
+            return _one(tuple(_like(found[n], given[n]) for n in wanted))
+
+        names = ("t", *(f"g_{n}" for n in self.outputs), *self.operands)
+        refused: list[Rule | None] = [self._refused("a third derivative")] * len(names)
+        self._seconds[key] = self._made(
+            f"{self.name}: tangent of the adjoint", evaluate, names, refused, refused,
+            len(wanted), lambda _mask: (True,) * (len(names) + 1),
+        )  # fmt: skip
+        return self._seconds[key]
+
+    def _refused(self, what: str) -> Rule:
+        def rule(*args: Any, **params: Any) -> Any:  # noqa: ARG001
+            raise KernelError(
+                f"kernel {self.name}: {what} is not supported; second derivatives are forward "
+                "mode over reverse mode, as `adarray.hvp` takes them"
+            )
+
+        return rule
+
+
+def _one(found: tuple[Any, ...]) -> Any:
+    return found[0] if len(found) == 1 else found
+
+
+def _like(found: Any, x: Any) -> Any:
+    """Return a derivative with the dtype of what it is by."""
+    if np.ndim(x):
+        return found
+    dtype = x.dtype if hasattr(x, "dtype") else np.dtype(float)
+    return found.astype(dtype)[()]

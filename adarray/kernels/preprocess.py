@@ -1,0 +1,470 @@
+"""From CUDA C to text that a parser of C reads: macros, and the words that C has not got.
+
+Every token keeps the line that it came from, so that messages can name it. What cannot be
+written as C is refused here, with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NamedTuple
+
+from adarray.errors import KernelError
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r\f\v]+)|(?P<line>\n)|(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|(?P<text>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
+    r"|(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\#\#|.)",
+    re.DOTALL,
+)
+
+
+class Token(NamedTuple):
+    """A word of the source."""
+
+    kind: str
+    text: str
+    line: int
+    glued: bool = False  # to the one before
+
+
+class Macro(NamedTuple):
+    """What ``#define`` says: `parameters` is None for a macro without brackets."""
+
+    parameters: tuple[str, ...] | None
+    body: tuple[Token, ...]
+
+
+def tokens(source: str) -> list[Token]:
+    """Return the tokens of a source, without comments; ends of lines are tokens."""
+    source = re.sub(r"\\[ \t]*\n", "\x00", source)  # continued lines
+    found: list[Token] = []
+    line, glued = 1, False
+    for m in _TOKEN.finditer(source.replace("\x00", " \x01")):
+        text = m.group()
+        if text == "\x01":
+            line += 1
+            continue
+        kind = m.lastgroup or "sign"
+        if kind == "line" or kind not in ("space", "comment"):
+            found.append(Token(kind, text, line, glued))
+        glued = kind not in ("space", "comment", "line")
+        line += text.count("\n") + (text.count("\x01") if kind == "comment" else 0)
+    return found
+
+
+class Preprocessor:
+    """Carries out directives and expands macros.
+
+    Parameters
+    ----------
+    defines : dict
+        Texts of macros by name, as an option ``-DNAME=TEXT`` gives them.
+    """
+
+    def __init__(self, defines: dict[str, str] | None = None) -> None:
+        self.macros: dict[str, Macro] = {}
+        for name, text in {"M_PI": "3.14159265358979323846", **(defines or {})}.items():
+            self.macros[name] = Macro(None, tuple(tokens(text)))
+
+    def run(self, source: str) -> list[Token]:
+        """Return the tokens that are left of a source."""
+        out: list[Token] = []
+        pending: list[Token] = []
+        # For each open conditional: whether its text is taken, and whether one was taken before.
+        taken: list[tuple[bool, bool]] = []
+        line: list[Token] = []
+        for token in [*tokens(source), Token("line", "\n", 0)]:
+            if token.kind != "line":
+                line.append(token)
+                continue
+            if line and line[0].text == "#":
+                out += self.expand(pending)
+                pending = []
+                self._directive(line, taken)
+            elif all(here for here, _ in taken):
+                pending += line
+            line = []
+        if taken:
+            raise KernelError("an #if has no #endif", 0)
+        return out + self.expand(pending)
+
+    def _directive(self, line: list[Token], taken: list[tuple[bool, bool]]) -> None:
+        name = line[1].text if len(line) > 1 else ""
+        rest, number = line[2:], line[0].line
+        live = all(here for here, _ in taken)
+        if name in ("if", "ifdef", "ifndef"):
+            holds = live and self._holds(name, rest, number)
+            taken.append((holds, holds or not live))
+        elif name in ("elif", "else", "endif"):
+            if not taken:
+                raise KernelError(f"an #{name} has no #if", number)
+            _, before = taken.pop()
+            if name != "endif":
+                holds = not before and (name == "else" or self._holds("if", rest, number))
+                taken.append((holds, before or holds))
+        elif live and name == "define":
+            self._define(rest, number)
+        elif live and name == "undef":
+            self.macros.pop(rest[0].text, None)
+        elif live and name == "error":
+            raise KernelError("#error " + " ".join(t.text for t in rest), number)
+        elif live and name not in ("include", "pragma", "line", "warning", ""):
+            raise KernelError(f"the directive #{name} is not known", number)
+
+    def _define(self, rest: list[Token], line: int) -> None:
+        if not rest:
+            raise KernelError("#define names no macro", line)
+        name, body = rest[0].text, rest[1:]
+        parameters = None
+        if body and body[0].text == "(" and body[0].glued:
+            end = next((i for i, t in enumerate(body) if t.text == ")"), len(body))
+            parameters = tuple(t.text for t in body[1:end] if t.text != ",")
+            body = body[end + 1 :]
+        if any(t.text in ("#", "##") for t in body):
+            raise KernelError(f"the macro {name} uses # or ##, which is not supported", line)
+        self.macros[name] = Macro(parameters, tuple(body))
+
+    def _holds(self, kind: str, rest: list[Token], line: int) -> bool:
+        if kind != "if":
+            return (rest[0].text in self.macros) == (kind == "ifdef")
+        words: list[Token] = []
+        i = 0
+        while i < len(rest):
+            t = rest[i]
+            if t.text == "defined":
+                bracket = rest[i + 1].text == "("
+                name = rest[i + 2 if bracket else i + 1].text
+                words.append(Token("number", str(int(name in self.macros)), line))
+                i += 4 if bracket else 2
+                continue
+            words.append(t)
+            i += 1
+        signs = {"&&": " and ", "||": " or ", "!": " not ", "/": "//"}
+        text = "".join(
+            "0" if t.kind == "name" else signs.get(t.text, t.text.rstrip("uUlL"))
+            for t in self.expand(words)
+        )
+        try:
+            return bool(constant(text))
+        except (SyntaxError, ValueError, ZeroDivisionError):
+            raise KernelError(f"#if {text!r} cannot be evaluated", line) from None
+
+    def expand(self, given: list[Token], hidden: frozenset[str] = frozenset()) -> list[Token]:
+        """Return tokens with macros replaced, but for those in `hidden`."""
+        out: list[Token] = []
+        i = 0
+        while i < len(given):
+            t = given[i]
+            macro = self.macros.get(t.text) if t.kind == "name" and t.text not in hidden else None
+            i += 1
+            if macro is None:
+                out.append(t)
+                continue
+            body = [b._replace(line=t.line) for b in macro.body]
+            if macro.parameters is not None:
+                if i >= len(given) or given[i].text != "(":
+                    out.append(t)
+                    continue
+                args, i = arguments(given, i)
+                if len(args) != len(macro.parameters) and not (args == [[]]):
+                    raise KernelError(f"the macro {t.text} has {len(args)} arguments", t.line)
+                by = dict(
+                    zip(macro.parameters, (self.expand(a, hidden) for a in args), strict=False)
+                )
+                body = [x for b in body for x in (by[b.text] if b.text in by else [b])]
+            out += self.expand(body, hidden | {t.text})
+        return out
+
+
+def arguments(given: list[Token], at: int) -> tuple[list[list[Token]], int]:
+    """Return what stands between brackets at `at`, by commas, and what position follows."""
+    depth, args, line = 0, [[]], given[at].line  # type: tuple[int, list[list[Token]], int]
+    for i in range(at, len(given)):
+        text = given[i].text
+        depth += (text in "([{") - (text in ")]}")
+        if depth == 0:
+            return args, i + 1
+        if text == "," and depth == 1:
+            args.append([])
+        elif not (i == at):
+            args[-1].append(given[i])
+    raise KernelError("a bracket is not closed", line)
+
+
+_PLAIN = (ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant)
+
+
+def constant(text: str) -> int:
+    """Return the value of an expression of integers in Python's notation."""
+    tree = ast.parse(text.strip(), mode="eval")
+    for node in ast.walk(tree):
+        if not isinstance(node, (*_PLAIN, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)):
+            raise ValueError(text)
+    return int(eval(compile(tree, "#if", "eval"), {"__builtins__": {}}))
+
+
+# -- words of CUDA ------------------------------------------------------------------------------
+
+_WORDS = {
+    "__global__": "_Noreturn", "__device__": "inline", "__shared__": "_Thread_local",
+    "__constant__": "const", "constexpr": "const", "bool": "_Bool", "true": "((_Bool)1)",
+    "false": "((_Bool)0)", "nullptr": "0",
+}  # fmt: skip
+_DROPPED = frozenset(
+    ["__host__", "__forceinline__", "__noinline__", "__inline__", "inline", "static", "__restrict__", "__restrict", "restrict", "volatile", "typename"]
+)
+_WITH_BRACKETS = frozenset(("__launch_bounds__", "__align__", "__attribute__", "alignas"))
+_CASTS = frozenset(("static_cast", "reinterpret_cast", "const_cast"))
+_REFUSED = {
+    "class": "classes", "asm": "assembler", "__asm__": "assembler", "goto": "goto",
+    "namespace": "namespaces", "using": "using", "new": "new", "delete": "delete",
+    "try": "exceptions", "throw": "exceptions", "virtual": "virtual functions",
+    "cooperative_groups": "cooperative groups", "texture": "textures", "surface": "surfaces",
+    "cudaTextureObject_t": "textures", "half": "half precision", "__half": "half precision",
+    "half2": "half precision", "__nv_bfloat16": "half precision", "union": "unions",
+    "curandState": "curand", "curandState_t": "curand", "lambda": "lambdas",
+}  # fmt: skip
+_OPERATORS = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "+=": "iadd", "-=": "isubtract",
+    "*=": "imultiply", "/=": "idivide",
+}  # fmt: skip
+SCALARS = {
+    "uint": "unsigned int", "uchar": "unsigned char", "ushort": "unsigned short",
+    "ulong": "unsigned long", "int8_t": "signed char", "int16_t": "short", "int32_t": "int",
+    "int64_t": "long", "uint8_t": "unsigned char", "uint16_t": "unsigned short",
+    "uint32_t": "unsigned int", "uint64_t": "unsigned long", "size_t": "unsigned long",
+    "ssize_t": "long", "ptrdiff_t": "long",
+}  # fmt: skip
+_BASIC = frozenset(("float", "double", "int", "unsigned", "long", "short", "char", "_Bool"))
+VECTORS = {
+    f"{name}{n}": (name, n) for name in ("float", "double", "int", "uint") for n in (2, 3, 4)
+}
+
+
+def prelude() -> str:
+    """Return declarations of the types that CUDA C brings."""
+    lines = [f"typedef {c} {name};" for name, c in SCALARS.items()]
+    for name, (base, n) in VECTORS.items():
+        fields = " ".join(f"{base} {f};" for f in "xyzw"[:n])
+        lines.append(f"typedef struct {name} {{ {fields} }} {name};")
+    lines.append("typedef struct __auto { int x; } auto_t;")
+    return " ".join(lines)
+
+
+class Template(NamedTuple):
+    """A function template: names of its types and numbers, and its text."""
+
+    parameters: tuple[str, ...]
+    body: list[Token]
+
+
+class Rewriter:
+    """Writes CUDA's words as C's."""
+
+    def __init__(self, given: list[Token]) -> None:
+        self.given = given
+        self.out: list[Token] = []
+        self.templates: dict[str, Template] = {}
+        self.types = {*_BASIC, *SCALARS, *VECTORS, "void"}
+        self.structs: list[str] = []
+        for a, b in zip(given, given[1:], strict=False):
+            if a.text == "struct" and b.kind == "name":
+                self.types.add(b.text)
+                self.structs.append(b.text)
+        for i, t in enumerate(given):
+            if t.text == "typedef":
+                end = next((k for k in range(i, len(given)) if given[k].text == ";"), i)
+                depth_end = end
+                if any(x.text == "{" for x in given[i:end]):
+                    _, after = arguments(
+                        given, next(k for k in range(i, end) if given[k].text == "{")
+                    )
+                    depth_end = next(
+                        (k for k in range(after, len(given)) if given[k].text == ";"), i
+                    )
+                self.types.add(given[depth_end - 1].text)
+
+    def run(self) -> list[Token]:
+        """Return the tokens of C; templates are set aside."""
+        i = 0
+        while i < len(self.given):
+            i = self._one(i)
+        return self.out
+
+    def _emit(self, text: str, line: int) -> None:
+        self.out += [t._replace(line=line) for t in tokens(text)]
+
+    def _one(self, i: int) -> int:
+        """Rewrite what stands at position `i`; return the next one."""
+        given = self.given
+        t = given[i]
+        after = given[i + 1].text if i + 1 < len(given) else ""
+        if t.kind == "text" and self.out and self.out[-1].text == "extern":
+            self.out.pop()  # extern "C"
+            if after == "{":
+                inner, end = _braces(given, i + 1)
+                self.given = [*given[: i + 1], *inner, *given[end:]]
+            return i + 1
+        if t.text in _REFUSED:
+            raise KernelError(f"{_REFUSED[t.text]} ({t.text}) cannot be differentiated", t.line)
+        if t.text in _DROPPED:
+            return i + 1
+        if t.text in _WITH_BRACKETS:
+            return arguments(given, i + 1)[1]
+        if t.text == "template":
+            return self._template(i)
+        if t.text == "std" and after == "::":
+            return i + 2
+        if t.text == "::":
+            raise KernelError("names with :: are not supported", t.line)
+        if t.text == "operator" and after in _OPERATORS:
+            self._emit(f"operator_{_OPERATORS[after]}", t.line)
+            return i + 2
+        if t.text in _CASTS and after == "<":
+            inner, end = _angles(given, i + 1)
+            self._emit("(", t.line)
+            self.out += Rewriter._types(inner)
+            self._emit(")", t.line)
+            return end
+        if t.text == "auto":
+            self._emit("auto_t", t.line)
+            return i + 1
+        if t.text == "&" and self._is_reference(i):
+            self._emit("* _Atomic", t.line)
+            return i + 1
+        if t.text in self.types and after == "(" and self._is_call(i):
+            self._emit(f"({t.text})", t.line)
+            return i + 1
+        if t.kind == "name" and t.text in _WORDS:
+            self._emit(_WORDS[t.text], t.line)
+            return i + 1
+        self.out.append(t)
+        return i + 1
+
+    @staticmethod
+    def _types(inner: list[Token]) -> list[Token]:
+        return [t._replace(text="_Bool") if t.text == "bool" else t for t in inner]
+
+    def _is_reference(self, i: int) -> bool:
+        """Whether ``&`` at a position makes a type a reference."""
+        before, after = self.given[i - 1], self.given[i + 1]
+        return (before.text in self.types or before.text == "const") and after.kind == "name"
+
+    def _is_call(self, i: int) -> bool:
+        """Whether the name of a type at a position is called as a function."""
+        before = self.given[i - 1].text if i else ";"
+        return before not in (
+            "unsigned",
+            "signed",
+            "long",
+            "short",
+            "const",
+            "sizeof",
+            "struct",
+        ) and (self.given[i + 2].text != "*")
+
+    def _template(self, i: int) -> int:
+        """Set a function template aside; return the position behind it."""
+        given, line = self.given, self.given[i].line
+        inner, start = _angles(given, i + 1)
+        names = [
+            t.text
+            for k, t in enumerate(inner)
+            if t.kind == "name" and (k + 1 == len(inner) or inner[k + 1].text in (",", "="))
+        ]
+        end = start
+        while end < len(given) and given[end].text not in ("{", ";"):
+            if given[end].text in ("struct", "class"):
+                raise KernelError("templates of structs are not supported", line)
+            end += 1
+        if end == len(given) or given[end].text == ";":
+            return end + 1
+        _, end = _braces(given, end)
+        body = given[start:end]
+        name = next(
+            a.text
+            for a, b in zip(body, body[1:], strict=False)
+            if b.text == "(" and a.text != "__launch_bounds__"
+        )
+        self.templates[name] = Template(tuple(names), body)
+        return end
+
+
+def _braces(given: list[Token], at: int) -> tuple[list[Token], int]:
+    depth = 0
+    for i in range(at, len(given)):
+        depth += (given[i].text == "{") - (given[i].text == "}")
+        if depth == 0:
+            return given[at + 1 : i], i + 1
+    raise KernelError("a brace is not closed", given[at].line)
+
+
+def _angles(given: list[Token], at: int) -> tuple[list[Token], int]:
+    if given[at].text != "<":
+        raise KernelError("a template has no list of parameters", given[at].line)
+    for i in range(at, len(given)):
+        if given[i].text == ">":
+            return given[at + 1 : i], i + 1
+    raise KernelError("a template's list is not closed", given[at].line)
+
+
+class Source(NamedTuple):
+    """A source that a parser of C reads."""
+
+    text: str
+    structs: tuple[str, ...]
+    templates: dict[str, Template]
+
+
+def text_of(words: list[Token]) -> str:
+    """Return tokens as text, each on its line."""
+    parts, line = [], 1
+    for t in words:
+        if t.line > line:
+            parts.append("\n" * (t.line - line))
+            line = t.line
+        parts.append(t.text)
+    return " ".join(parts)
+
+
+def prepared(
+    source: str,
+    defines: dict[str, str] | None = None,
+    instantiate: tuple[str, dict[str, str]] | None = None,
+) -> Source:
+    """Return what a parser of C makes a tree of.
+
+    `instantiate` names a function template and what its parameters are.
+    """
+    words = Preprocessor(defines).run(source)
+    first = Rewriter(words)
+    made = first.run()
+    name = instantiate[0] if instantiate else None
+    for other, template in first.templates.items():
+        by = instantiate[1] if instantiate and other == name else None
+        if by is None:
+            continue
+        body = [
+            x._replace(line=t.line)
+            for t in template.body
+            for x in (tokens(by[t.text]) if t.text in by else [t])
+        ]
+        again = Rewriter(body)
+        again.types |= first.types
+        made = made + again.run()
+    forward = " ".join(f"typedef struct {s} {s};" for s in dict.fromkeys(first.structs))
+    text = f'{prelude()} {forward}\n#line 1 "source"\n{text_of(_in_lines(made))}\n'
+    return Source(text, tuple(first.structs), first.templates)
+
+
+def _in_lines(made: list[Token]) -> list[Token]:
+    """Return tokens whose lines never go back: templates stand behind the rest."""
+    out, line = [], 0
+    for t in made:
+        line = max(line, t.line)
+        out.append(t if t.line == line else t._replace(line=line))
+    return out

@@ -1,0 +1,424 @@
+"""Kernels as C for processors: blocks one after the other, threads of a block as loops.
+
+Between two barriers, each thread of a block runs in turn. What a thread keeps beyond a barrier is
+an array with a place for each thread; what costs nothing to compute is computed again. Barriers
+stand in control flow that all threads share, whose conditions are those of the first thread.
+"""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.loopir import Apply, Assign, Const, Expr, For, If, Let, Local, Store, Var
+from adarray.compiler.ir.threads import (
+    INDICES,
+    Atomic,
+    Barrier,
+    Pop,
+    Push,
+    Stmt,
+    ThreadKernel,
+    While,
+    all_statements,
+    has_barrier,
+    inside,
+    reads,
+)
+from adarray.kernels import build
+from adarray.kernels.printing import Printer
+from adarray.kernels.texts import CTYPES, STORED
+from adarray.kernels.types import FLOATS
+
+HEAD = r"""
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifndef ADARRAY_KERNELS
+#define ADARRAY_KERNELS
+typedef struct {
+    void **args;
+    int64_t grid[3], block[3];
+    int64_t dynamic, next, blocks, chunk, limit, status, used;
+} adarray_call;
+typedef struct { double *data; int64_t top, room; } adarray_tape;
+static __attribute__((noinline)) void adarray_grow(adarray_tape *t, adarray_call *call) {
+    const int64_t room = t->room ? 2 * t->room : 64;
+    const int64_t used = __atomic_add_fetch(&call->used, 8 * (room - t->room), __ATOMIC_RELAXED);
+    double *const data = used > call->limit ? 0 : realloc(t->data, 8 * room);
+    if (!data) {
+        call->status = 1;
+        t->top = 0;  /* the results are not used */
+        return;
+    }
+    t->data = data;
+    t->room = room;
+}
+static inline void adarray_push(adarray_tape *t, double value, adarray_call *call) {
+    if (__builtin_expect(t->top >= t->room, 0)) adarray_grow(t, call);
+    if (t->room) t->data[t->top++] = value;
+}
+static inline double adarray_pop(adarray_tape *t) { return t->top > 0 ? t->data[--t->top] : 0; }
+static inline double adarray_as_double(int64_t x) { double y; memcpy(&y, &x, 8); return y; }
+static inline int64_t adarray_as_int(double x) { int64_t y; memcpy(&y, &x, 8); return y; }
+#define ADARRAY_ATOMIC(T, I, NAME, COMBINED) \
+    static inline T adarray_atomic_##NAME(T *p, T v) { \
+        I before = __atomic_load_n((I *)p, __ATOMIC_RELAXED); \
+        for (;;) { \
+            T x, y; I after; \
+            memcpy(&x, &before, sizeof x); \
+            y = COMBINED; \
+            memcpy(&after, &y, sizeof y); \
+            if (__atomic_compare_exchange_n((I *)p, &before, after, 1, __ATOMIC_RELAXED, \
+                                            __ATOMIC_RELAXED)) return x; \
+        } \
+    }
+#define ADARRAY_ATOMICS(T, I, S) \
+    ADARRAY_ATOMIC(T, I, add_##S, x + v) \
+    ADARRAY_ATOMIC(T, I, minimum_##S, x < v ? x : v) \
+    ADARRAY_ATOMIC(T, I, maximum_##S, x > v ? x : v)
+ADARRAY_ATOMICS(float, int32_t, float32)
+ADARRAY_ATOMICS(double, int64_t, float64)
+ADARRAY_ATOMICS(int32_t, int32_t, int32)
+ADARRAY_ATOMICS(uint32_t, int32_t, uint32)
+ADARRAY_ATOMICS(int64_t, int64_t, int64)
+ADARRAY_ATOMICS(uint64_t, int64_t, uint64)
+#endif
+"""
+
+
+class CpuPrinter(Printer):
+    """Prints one kernel.
+
+    Parameters
+    ----------
+    kernel : ThreadKernel
+    name : str
+        Of the function.
+    threads : bool
+        Whether several threads of the processor run blocks at the same time.
+    """
+
+    def __init__(self, kernel: ThreadKernel, name: str, threads: bool) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.name = name
+        self.threads = threads
+        self.buffers = {b.name: b for b in kernel.buffers}
+        self.waits = has_barrier(kernel.body)
+        self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
+        # Sums over all threads, added to memory once.
+        self.totals = {
+            s.buffer: self.buffers[s.buffer].dtype
+            for s in all_statements(kernel.body)
+            if isinstance(s, Atomic) and s.uniform
+        }
+        self.spilled: dict[str, Stmt] = {}
+        self.again: dict[str, Let] = {}
+        self.work: list[tuple[str, str, str]] = []  # arrays of a block: type, name, size
+
+    def source(self) -> str:
+        """Return the text of the function."""
+        k = self.kernel
+        if self.waits:
+            self._plan()
+        self.line(f"void {self.name}(void *adarray_data) {{")
+        self.depth = 1
+        self.line("adarray_call *const call = adarray_data;")
+        for i, name in enumerate(k.order):
+            if name in self.buffers:
+                b = self.buffers[name]
+                star = "const " if b.access == "in" else ""
+                self.line(f"{star}{STORED[b.dtype]} *restrict const {name} = call->args[{i}];")
+            else:
+                t = STORED[dict(k.scalars)[name]]
+                self.line(f"const {t} {name} = *({t} *)call->args[{i}];")
+        for a, axis in enumerate("xyz"):
+            self.line(f"const uint32_t gridDim_{axis} = call->grid[{a}], "
+                      f"blockDim_{axis} = call->block[{a}];")  # fmt: skip
+        self._memory()
+        for name, dtype in self.totals.items():
+            self.line(f"{CTYPES[dtype]} {name}_total = 0;")
+        self.line("for (;;) {")
+        self.line(
+            "    int64_t b_ = __atomic_fetch_add(&call->next, call->chunk, __ATOMIC_RELAXED);"
+        )
+        self.line("    if (b_ >= call->blocks) break;")
+        self.line(
+            "    int64_t e_ = b_ + call->chunk < call->blocks ? b_ + call->chunk : call->blocks;"
+        )
+        self.line("    for (; b_ < e_; b_++) {")
+        self.depth = 3
+        self.line("const uint32_t blockIdx_x = b_ % gridDim_x;")
+        self.line("const uint32_t blockIdx_y = b_ / gridDim_x % gridDim_y;")
+        self.line("const uint32_t blockIdx_z = b_ / ((int64_t)gridDim_x * gridDim_y);")
+        for s in k.shared:
+            if s.zero:
+                self.line(f"memset({s.name}, 0, {self._bytes(s.name)});")
+        if self.waits:
+            self.region(k.body)
+        else:
+            self.loop(k.body)
+        self.depth = 1
+        self.line("    }")
+        self.line("}")
+        for name, dtype in self.totals.items():
+            self.line(self._added(f"&{name}[0]", dtype, "add", f"{name}_total", True) + ";")
+        self._release()
+        self.depth = 0
+        self.line("}")
+        self.line(f"int64_t {self.name}_scratch(const int64_t *i) {{ return 0; }}")
+        return "\n".join(self.lines) + "\n"
+
+    # -- memory of a block ---------------------------------------------------------------------
+
+    def _bytes(self, name: str) -> str:
+        return next(size for _, n, size in self.work if n == name)
+
+    def _memory(self) -> None:
+        """Print the memory that a block works in."""
+        for s in self.kernel.shared:
+            t = STORED[s.dtype]
+            size = f"{s.size} * sizeof({t})" if s.size is not None else "call->dynamic + 64"
+            self.work.append((t, s.name, size))
+        if self.spilled or self.taped:
+            self.line("const int64_t threads_ = (int64_t)blockDim_x * blockDim_y * blockDim_z;")
+        for name, d in self.spilled.items():
+            dtype = d.dtype if isinstance(d, (Local, Pop)) else d.value.dtype  # type: ignore[union-attr]
+            t, many = STORED[dtype], ""
+            if isinstance(d, Local) and d.size is not None:
+                assert isinstance(d.size, Const)
+                many = f"{d.size.value} * "
+                self.text.names[name] = f"({name}_all + {d.size.value} * t_)"
+            else:
+                self.text.names[name] = f"{name}_all[t_]"
+            self.work.append((t, f"{name}_all", f"{many}threads_ * sizeof({t})"))
+        for t, name, size in self.work:
+            self.line(f"{t} *restrict const {name} = malloc({size});")
+        if self.taped:
+            count = "threads_" if self.waits else "1"
+            self.line(f"adarray_tape *const tapes_ = calloc({count}, sizeof(adarray_tape));")
+
+    def _release(self) -> None:
+        for _, name, _ in self.work:
+            self.line(f"free({name});")
+        if self.taped:
+            count = "threads_" if self.waits else "1"
+            self.line(f"for (int64_t i_ = 0; i_ < {count}; i_++) free(tapes_[i_].data);")
+            self.line("free(tapes_);")
+
+    # -- barriers ------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """Find what threads keep beyond barriers, and what they compute again."""
+        places: dict[str, set[int]] = {}
+        declared: dict[str, Stmt] = {}
+        steady = {n for n, _ in self.kernel.scalars} | INDICES
+        loops: set[str] = set()
+        count = 0
+
+        def note(s: Stmt, place: int) -> None:
+            for t in (s,) if place < 0 else all_statements((s,)):
+                if isinstance(t, (Let, Local, Pop)):
+                    declared[t.name] = t
+                if isinstance(t, Atomic) and t.result is not None:
+                    dtype = t.value.dtype
+                    declared[t.result] = Local(t.result, dtype)
+                    places.setdefault(t.result, set()).add(place)
+                if isinstance(t, (Let, Local, Pop, Assign)):
+                    places.setdefault(t.name, set()).add(place)
+                if isinstance(t, (Store, Atomic)):
+                    places.setdefault(t.buffer, set()).add(place)
+                if isinstance(t, While):
+                    places.setdefault(t.condition, set()).add(place)
+                for e in reads(t):
+                    name = (
+                        getattr(e, "name", None)
+                        if isinstance(e, Var)
+                        else getattr(e, "buffer", None)
+                    )
+                    if name is not None:
+                        places.setdefault(name, set()).add(place)
+
+        def walk(body: tuple[Stmt, ...]) -> None:
+            nonlocal count
+            count += 1
+            for s in body:
+                if not has_barrier((s,)):
+                    note(s, count)
+                    continue
+                count += 1
+                if isinstance(s, For):
+                    loops.add(s.var)
+                if not isinstance(s, Barrier):
+                    note(s, -1)
+                for part in inside(s):
+                    walk(part)
+                count += 1
+
+        walk(self.kernel.body)
+        assigned = {s.name for s in all_statements(self.kernel.body) if isinstance(s, Assign)}
+        steady |= loops
+        for name, d in declared.items():
+            if len(places.get(name, ())) < 2:
+                continue
+            if isinstance(d, Let) and build.is_free(d.value) and name not in assigned:
+                used = {e.name for e in reads(d) if isinstance(e, Var)}
+                if used <= steady | set(self.again) and not _costly(d.value):
+                    self.again[name] = d
+                    continue
+            self.spilled[name] = d
+
+    def region(self, body: tuple[Stmt, ...]) -> None:
+        """Print statements of a whole block of threads."""
+        group: list[Stmt] = []
+        for s in body:
+            if not has_barrier((s,)):
+                group.append(s)
+                continue
+            if group:
+                self.loop(tuple(group))
+                group = []
+            self._together(s)
+        if group:
+            self.loop(tuple(group))
+
+    def _together(self, s: Stmt) -> None:
+        """Print a statement that holds a barrier, which all threads carry out together."""
+        if isinstance(s, For):
+            start, stop = self._first(s.start), self._first(s.stop)
+            self.line(f"for (int64_t {s.var} = {start}; {s.var} < {stop}; {s.var}++) {{")
+            self.depth += 1
+            self.region(s.body)
+            self.depth -= 1
+            self.line("}")
+        elif isinstance(s, While):
+            self.line(f"while ({self._first(Var('bool', s.condition))}) {{")
+            self.depth += 1
+            self.region(s.body)
+            self.depth -= 1
+            self.line("}")
+        elif isinstance(s, If):
+            self.line(f"if ({self._first(s.condition)}) {{")
+            self.depth += 1
+            self.region(s.body)
+            self.depth -= 1
+            self.line("}" if not s.orelse else "} else {")
+            if s.orelse:
+                self.depth += 1
+                self.region(s.orelse)
+                self.depth -= 1
+                self.line("}")
+
+    def _first(self, e: Expr) -> str:
+        """Return the text of what is alike for all threads, as the first one has it."""
+        needed = self._needed(Let("", e))
+        by = {n: d.value for n, d in self.again.items() if n in needed}
+        from adarray.compiler.ir.threads import replaced
+
+        for _ in by:
+            e = replaced(e, by)
+        text = f"({self.text(e)})"
+        for axis in "xyz":
+            text = text.replace(f"threadIdx_{axis}", "0u")
+        return text.replace("[t_]", "[0]").replace("* t_)", "* 0)")
+
+    def _needed(self, *body: Stmt) -> set[str]:
+        """Return names of what is computed again for statements."""
+        found: set[str] = set()
+        stack = [e.name for s in all_statements(body) for e in reads(s) if isinstance(e, Var)]
+        while stack:
+            name = stack.pop()
+            if name in self.again and name not in found:
+                found.add(name)
+                stack += [e.name for e in reads(self.again[name]) if isinstance(e, Var)]
+        return found
+
+    def loop(self, body: tuple[Stmt, ...]) -> None:
+        """Print the loop over the threads of a block."""
+        own = tuple(s for s in body if not (isinstance(s, Let) and s.name in self.again))
+        if not own:
+            return
+        needed = self._needed(*own)
+        for axis in "zyx":
+            self.line(
+                f"for (int32_t t{axis}_ = 0; t{axis}_ < (int32_t)blockDim_{axis}; t{axis}_++) {{"
+            )
+            self.depth += 1
+        for axis in "xyz":
+            self.line(f"const uint32_t threadIdx_{axis} = t{axis}_;")
+        if self.spilled or (self.taped and self.waits):
+            self.line("const int64_t t_ = ((int64_t)tz_ * blockDim_y + ty_) * blockDim_x + tx_;")
+        for name, d in self.again.items():
+            if name in needed:
+                self.line(f"const {CTYPES[d.value.dtype]} {name} = {self.text(d.value)};")
+        self.block(own)
+        for _ in "xyz":
+            self.depth -= 1
+            self.line("}")
+
+    def barrier(self) -> None:
+        """Barriers are where loops over threads end."""
+
+    # -- atomics and the tape ------------------------------------------------------------------
+
+    def atomic(self, s: Atomic) -> None:
+        """Print an addition that other threads may make at the same time."""
+        if s.uniform:
+            self.line(f"{s.buffer}_total += {self.text(s.value)};")
+            return
+        place = self.element(s.buffer, s.index)
+        dtype = s.value.dtype
+        if s.result is not None:
+            name = self.text.names.get(s.result)
+            head = f"{name} = " if name else f"const {CTYPES[dtype]} {s.result} = "
+            if self.threads and s.buffer in self.buffers:
+                self.line(
+                    head
+                    + self._added(f"&{place}", dtype, s.combine, self.text(s.value), True)
+                    + ";"
+                )
+                return
+            self.line(f"{head}{place};")
+        if self.threads and s.buffer in self.buffers:
+            self.line(self._added(f"&{place}", dtype, s.combine, self.text(s.value), True) + ";")
+        elif s.combine == "add":
+            self.line(f"{place} += {self.text(s.value)};")
+        else:
+            self.line(f"{place} = {self.combined(s, place)};")
+
+    def _added(self, place: str, dtype: str, combine: str, value: str, atomic: bool) -> str:
+        if not (self.threads and atomic):
+            return f"*({place}) += {value}"
+        return f"adarray_atomic_{combine}_{dtype}({place}, {value})"
+
+    def _tape(self) -> str:
+        return "&tapes_[t_]" if self.waits else "tapes_"
+
+    def push(self, value: Expr) -> None:
+        """Print how a value gets onto the tape."""
+        text = self.text(value)
+        if value.dtype in ("int64", "uint64"):
+            text = f"adarray_as_double({text})"
+        self.line(f"adarray_push({self._tape()}, {text}, call);")
+
+    def pop(self, s: Pop) -> None:
+        """Print how a value comes off the tape."""
+        text = f"adarray_pop({self._tape()})"
+        if s.dtype in ("int64", "uint64"):
+            text = f"adarray_as_int({text})"
+        self.let(s.name, s.dtype, f"({CTYPES[s.dtype]}){text}")
+
+
+def _costly(e: Expr) -> bool:
+    """Whether an expression is not worth computing again."""
+    return any(isinstance(x, Apply) and x.dtype in FLOATS for x in _all(e))
+
+
+def _all(e: Expr) -> list[Expr]:
+    from adarray.compiler.ir.loopir import walk
+
+    return list(walk(e))
+
+
+def source(kernel: ThreadKernel, name: str, threads: bool) -> str:
+    """Return the text of a kernel as a function of C."""
+    return HEAD + CpuPrinter(kernel, name, threads).source()

@@ -1,0 +1,308 @@
+"""`RawKernel`: the CUDA C string of a kernel, as a differentiable function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adarray.compiler.ir.threads import ThreadKernel
+from adarray.core.dispatch import apply
+from adarray.core.protocol import bare, finish, traced
+from adarray.core.trace import Handle
+from adarray.errors import KernelError
+from adarray.kernels import declarations, lower, preprocess, print_cpu, uniform
+from adarray.kernels.execution import Execution, check_overlap
+from adarray.kernels.geometry import Launch, triple
+from adarray.kernels.launch import USUAL_LIMIT
+from adarray.kernels.operation import Operation
+from adarray.kernels.simplify import simplified
+from adarray.kernels.types import FLOATS
+
+_DEFINE = re.compile(r"-D\s*(\w+)(?:=(.*))?")
+_INSTANCE = re.compile(r"^\s*(\w+)\s*<(.*)>\s*$", re.DOTALL)
+
+
+class RawKernel:
+    """A kernel in CUDA C that is differentiable, on CUDA and on processors.
+
+    Parameters
+    ----------
+    source : str
+        What `cupy.RawKernel` takes: the text of a kernel, with functions and macros.
+    name : str
+        Name of the kernel in it; ``"name<float, 8>"`` for a template with its arguments.
+    options : sequence of str, optional
+        Of the compiler; those that begin with ``-D`` define macros.
+    memory_limit : int, optional
+        Bytes that tapes of one call may take.
+
+    Raises
+    ------
+    KernelError
+        If the source is outside of what is differentiated; the message has the line.
+
+    See Also
+    --------
+    docs/kernels : What the language is, and what the adjoint looks like.
+
+    Examples
+    --------
+    >>> import numpy as np, adarray
+    >>> from adarray.kernels import RawKernel
+    >>> square = RawKernel(r'''
+    ... extern "C" __global__ void square(const double* x, double* y, int n) {
+    ...     int i = blockDim.x * blockIdx.x + threadIdx.x;
+    ...     if (i < n) y[i] = x[i] * x[i];
+    ... }''', "square")
+    >>> def f(x):
+    ...     return np.sum(square.apply(1, 32, (x, np.zeros(3), 3)))
+    >>> with adarray.use("serial"):
+    ...     adarray.grad(f)(np.array([1.0, 2.0, 3.0]))
+    array([2., 4., 6.])
+    """
+
+    def __init__(
+        self,
+        source: str,
+        name: str,
+        options: Sequence[str] = (),
+        *,
+        memory_limit: int = USUAL_LIMIT,
+    ) -> None:
+        self.source = source
+        self.name = name
+        self.options = tuple(options)
+        try:
+            self.kernel, self._parameters = read(source, name, defined(options))
+            self._execution = Execution(self.kernel, memory_limit)
+        except KernelError as error:
+            raise located(error, source, name) from None
+        self._operation = Operation(self.kernel.name, self._execution)
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0) -> None:
+        """Run the kernel, which writes into its arguments.
+
+        Parameters
+        ----------
+        grid, block : int or tuple of int
+            Number of blocks, and of threads of each, along up to three axes.
+        args : sequence
+            Arrays and numbers, in the order of the kernel's parameters. Arrays have the dtypes of
+            the source. A struct of numbers is a tuple.
+        shared_mem : int, optional
+            Bytes of ``extern __shared__`` memory.
+
+        Raises
+        ------
+        KernelError
+            If the call does not fit the source, or arrays share memory that is written.
+        DTypeError
+            If an array has another dtype than the source says.
+        """
+        operands, launch = self._bound(grid, block, args, shared_mem)
+        by_name = dict(zip(self._operation.operands, operands, strict=True))
+        if not any(isinstance(x, Handle) for x in operands):
+            self._check(by_name)
+            values = {n: bare(x) for n, x in by_name.items()} | dict(launch.integers)
+            self._execution.in_place(launch, values)
+            return
+        found = self._applied(operands, launch)
+        results = found if len(self._execution.outputs) > 1 else (found,)
+        for name, result in zip(self._execution.outputs, results, strict=True):
+            by_name[name][...] = result
+
+    def apply(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0) -> Any:
+        """Run the kernel on copies of what it writes; return these.
+
+        Parameters and errors are those of a call.
+
+        Returns
+        -------
+        array or tuple of array
+            One for each parameter that the kernel writes, in their order.
+        """
+        operands, launch = self._bound(grid, block, args, shared_mem)
+        return self._applied(operands, launch)
+
+    def _applied(self, operands: tuple[Any, ...], launch: Launch) -> Any:
+        self._check(dict(zip(self._operation.operands, operands, strict=True)))
+        if any(isinstance(x, Handle) for x in operands):
+            return finish(apply(self._operation.op, operands, {"launch": launch}), None, self.name)
+        return self._operation.evaluate(*map(bare, operands), launch=launch)
+
+    def _check(self, values: Mapping[str, Any]) -> None:
+        arrays = [(n, bare(values[n])) for n in self._execution.buffers]
+        check_overlap(self.name, arrays, self._execution.outputs)
+
+    def _bound(
+        self, grid: Any, block: Any, args: Sequence[Any], shared: int
+    ) -> tuple[tuple[Any, ...], Launch]:
+        """Return the operands of a call, and its launch."""
+        given: list[Any] = []
+        if len(args) != len(self._parameters):
+            raise KernelError(
+                f"kernel {self.name}: {len(args)} arguments were given, and the source has "
+                f"{len(self._parameters)}: {', '.join(n for n, _ in self._parameters)}"
+            )
+        for x, (name, count) in zip(args, self._parameters, strict=True):
+            if count == 0:
+                given.append(x)
+                continue
+            fields = list(x.item() if hasattr(x, "item") and not isinstance(x, Handle) else x)
+            if len(fields) != count:
+                raise KernelError(
+                    f"kernel {self.name}: the struct {name!r} has {count} numbers, and "
+                    f"{len(fields)} were given"
+                )
+            given += fields
+        values = dict(zip(self.kernel.order, given, strict=True))
+        operands, integers = [], []
+        for name, x in values.items():
+            if name in self._operation.operands:
+                operands.append(x)
+            else:
+                integers.append((name, self._integer(name, x)))
+        active = tuple(
+            traced(x) and self._execution.dtypes[n] in FLOATS
+            for n, x in zip(self._operation.operands, operands, strict=True)
+        )
+        launch = Launch(
+            triple(grid, self.name, "grid"), triple(block, self.name, "block"), int(shared),
+            tuple(integers), active,
+        )  # fmt: skip
+        return tuple(operands), launch
+
+    def _integer(self, name: str, x: Any) -> int:
+        try:
+            whole = int(x)
+        except (TypeError, ValueError):
+            whole = -1 if x is None else 0
+            x = float("nan")
+        if whole != x:
+            raise KernelError(
+                f"kernel {self.name}: the argument {name!r} is no whole number, and the source has "
+                f"{self._execution.dtypes[name]}"
+            )
+        return whole
+
+    # -- to read -----------------------------------------------------------------------------------
+
+    def _inputs(self, by: Sequence[str] | None) -> frozenset[str]:
+        names = [n for n in self._operation.operands if self._execution.dtypes[n] in FLOATS]
+        return frozenset(names if by is None else by)
+
+    def adjoint_source(
+        self, block: Any = 1, args: Mapping[str, int] | None = None, by: Sequence[str] | None = None
+    ) -> str:
+        """Return the adjoint as C for one processor, to read.
+
+        Parameters
+        ----------
+        block : int or tuple of int, optional
+            Threads of a block, on which what is computed again may depend.
+        args : dict, optional
+            Integers among the arguments, by name.
+        by : sequence of str, optional
+            Parameters that are differentiated by; all arrays and numbers by default.
+        """
+        launch = Launch(
+            (1, 1, 1), triple(block, self.name, "block"), 0, tuple((args or {}).items()), ()
+        )
+        made = self._execution.adjoint(launch, self._inputs(by))
+        return print_cpu.CpuPrinter(made.kernel, made.kernel.name, False).source()
+
+    def explain(
+        self, block: Any = 1, args: Mapping[str, int] | None = None, by: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Return figures of the adjoint; parameters are those of `adjoint_source`.
+
+        Returns
+        -------
+        dict
+            ``"taped"``: values that loops put on the tape in each iteration, counted in the text;
+            ``"atomics"``: additions to global memory made as one step; ``"copies"``: arrays that
+            the adjoint copies before it starts.
+        """
+        launch = Launch(
+            (1, 1, 1), triple(block, self.name, "block"), 0, tuple((args or {}).items()), ()
+        )
+        made = self._execution.adjoint(launch, self._inputs(by))
+        return {"taped": made.taped, "atomics": made.atomics, "copies": sorted(made.copies)}
+
+
+def defined(options: Sequence[str]) -> dict[str, str]:
+    """Return the macros that options define."""
+    found = {}
+    for option in options:
+        m = _DEFINE.match(option.strip())
+        if m:
+            found[m.group(1)] = m.group(2) if m.group(2) is not None else "1"
+    return found
+
+
+def read(
+    source: str, name: str, defines: dict[str, str] | None = None
+) -> tuple[ThreadKernel, tuple[tuple[str, int], ...]]:
+    """Return a kernel of a source as loop IR, and the parameters of a call.
+
+    Raises
+    ------
+    KernelError
+        If it is not there, or outside of what is supported.
+    """
+    instance = _INSTANCE.match(name)
+    plain = instance.group(1) if instance else name
+    made = preprocess.prepared(source, defines)
+    if instance:
+        template = made.templates.get(plain)
+        if template is None:
+            raise KernelError(f"there is no template {plain!r}")
+        given = [a.strip() for a in instance.group(2).split(",")]
+        if len(given) != len(template.parameters):
+            raise KernelError(f"the template {plain!r} has {len(template.parameters)} parameters")
+        by = dict(zip(template.parameters, given, strict=True))
+        made = preprocess.prepared(source, defines, (plain, by))
+    unit = declarations.parse(made)
+    if plain not in unit.kernels:
+        known = ", ".join(unit.kernels) or "none"
+        raise KernelError(f"there is no kernel {plain!r} in the source; there is {known}")
+    lowering = lower.Lowering(unit)
+    kernel = simplified(lowering.kernel(unit.kernels[plain]))
+    uniform.check(kernel)
+    return kernel, _parameters(kernel, lowering.structs)
+
+
+def located(error: KernelError, source: str, name: str) -> KernelError:
+    """Return an error with the kernel's name and the line of the source."""
+    lines = source.split("\n")
+    text = str(error)
+    if 0 < error.line <= len(lines):
+        shown = lines[error.line - 1].strip()
+        return KernelError(f"kernel {name}, line {error.line}: {text}\n    {shown}", error.line)
+    return KernelError(f"kernel {name}: {text}", error.line)
+
+
+def _parameters(kernel: ThreadKernel, structs: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """Return the parameters of a call: names, and how many numbers they hold; 0: a plain one."""
+    found: list[tuple[str, int]] = []
+    for name in kernel.order:
+        whole = structs.get(name)
+        if whole is None:
+            found.append((name, 0))
+        elif found and found[-1][0] == whole:
+            found[-1] = (whole, found[-1][1] + 1)
+        else:
+            found.append((whole, 1))
+    return tuple(found)
+
+
+def from_file(path: str | Path, name: str, options: Sequence[str] = ()) -> RawKernel:
+    """Return a kernel of a ``.cu`` file; see `RawKernel`."""
+    return RawKernel(Path(path).read_text(), name, options)
+
+
+__all__ = ["RawKernel", "from_file"]

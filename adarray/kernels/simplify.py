@@ -1,0 +1,174 @@
+"""Loop IR of threads without what reading a source leaves behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    Store,
+    Var,
+)
+from adarray.compiler.ir.threads import (
+    Atomic,
+    Barrier,
+    Push,
+    Stmt,
+    ThreadKernel,
+    While,
+    all_statements,
+    reads,
+)
+from adarray.kernels import build
+from adarray.kernels.types import INTEGERS
+
+_WRAPPING = ("add", "subtract", "multiply")
+
+
+def simplified(kernel: ThreadKernel) -> ThreadKernel:
+    """Return an equal kernel: names that stand for others and unread variables are gone."""
+    body = kernel.body
+    while True:
+        again = _unread(_Substitution(body).run(body))
+        if again == body:
+            return replace(kernel, body=body)
+        body = again
+
+
+class _Substitution:
+    """Puts constants and unchanging names in the place of names that only repeat them."""
+
+    def __init__(self, body: tuple[Stmt, ...]) -> None:
+        self.changing = {s.name for s in all_statements(body) if isinstance(s, Assign)}
+        # Locals without a first value change too, and so does what they are copied to.
+        self.changing |= {
+            s.name for s in all_statements(body) if isinstance(s, Local) and s.init is None
+        }
+        self.by: dict[str, Expr] = {}
+
+    def run(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Return statements rewritten."""
+        out: list[Stmt] = []
+        for s in body:
+            out += self._one(s)
+        return tuple(out)
+
+    def _one(self, s: Stmt) -> list[Stmt]:
+        if isinstance(s, Local) and s.size is None and s.init is not None:
+            if s.name in self.changing:
+                return [replace(s, init=self.expr(s.init))]
+            s = Let(s.name, s.init)
+        if isinstance(s, Let):
+            value = self.expr(s.value)
+            steady = isinstance(value, Var) and value.name not in self.changing
+            if isinstance(value, Const) or steady:
+                self.by[s.name] = value
+                return []
+            return [Let(s.name, value)]
+        if isinstance(s, Assign):
+            return [Assign(s.name, self.expr(s.value))]
+        if isinstance(s, Store):
+            return [Store(s.buffer, self.expr(s.index), self.expr(s.value))]
+        if isinstance(s, Atomic):
+            return [replace(s, index=self.expr(s.index), value=self.expr(s.value))]
+        if isinstance(s, Push):
+            return [Push(self.expr(s.value))]
+        if isinstance(s, For):
+            return [
+                replace(s, start=self.expr(s.start), stop=self.expr(s.stop), body=self.run(s.body))
+            ]
+        if isinstance(s, While):
+            return [replace(s, body=self.run(s.body))]
+        if isinstance(s, If):
+            return self._if(s)
+        return [s]
+
+    def _if(self, s: If) -> list[Stmt]:
+        condition = self.expr(s.condition)
+        body, orelse = self.run(s.body), self.run(s.orelse)
+        if isinstance(condition, Const):
+            return list(body if condition.value else orelse)
+        if not body and orelse:
+            condition, body, orelse = build.logical_not(condition), orelse, ()
+        return [If(condition, body, orelse)] if body else []
+
+    def expr(self, e: Expr) -> Expr:
+        """Return an expression rewritten."""
+        if isinstance(e, Var):
+            return self.by.get(e.name, e)
+        if isinstance(e, Load):
+            return Load(e.dtype, e.buffer, self.expr(e.index))
+        if not isinstance(e, Apply):
+            return e
+        args = tuple(map(self.expr, e.args))
+        if e.name == "cast":
+            return self._cast(args[0], e.dtype)
+        made = {"add": build.add, "multiply": build.multiply, "subtract": build.subtract}
+        if e.name in made and e.dtype in INTEGERS:
+            return made[e.name](*args)
+        return build.call(e.name, e.dtype, *args)
+
+    def _cast(self, e: Expr, dtype: str) -> Expr:
+        """Return a conversion; sums of 32 bits are made in the type that is wanted."""
+        narrow = dtype == "int32" and e.dtype == "uint32"
+        if narrow and isinstance(e, Apply) and e.name in _WRAPPING:
+            a, b = (self._cast(x, dtype) for x in e.args)
+            return build.call(e.name, dtype, a, b)
+        if narrow and isinstance(e, Apply) and e.name == "cast" and e.args[0].dtype == "int32":
+            return e.args[0]
+        return build.cast(e, dtype)
+
+
+def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements without scalars that nothing reads."""
+    read: Counter[str] = Counter()
+    for s in all_statements(body):
+        own = s.name if isinstance(s, Assign) else None
+        for e in reads(s):
+            if isinstance(e, Var) and e.name != own:
+                read[e.name] += 1
+            elif isinstance(e, Load):
+                read[e.buffer] += 1
+        if isinstance(s, While):
+            read[s.condition] += 1
+
+    def keep(part: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in part:
+            if isinstance(s, (Let, Local, Assign)) and not read[s.name]:
+                array = isinstance(s, Local) and s.size is not None
+                if not array or not any(
+                    isinstance(t, (Store, Atomic)) and t.buffer == s.name
+                    for t in all_statements(body)
+                ):
+                    continue
+            if isinstance(s, Atomic) and s.result is not None and not read[s.result]:
+                s = replace(s, result=None)
+            if isinstance(s, If):
+                then, orelse = keep(s.body), keep(s.orelse)
+                if not then and not orelse:
+                    continue
+                s = If(s.condition, then, orelse)
+            elif isinstance(s, For):
+                inner = keep(s.body)
+                if not inner:
+                    continue
+                s = replace(s, body=inner)
+            elif isinstance(s, While):
+                s = replace(s, body=keep(s.body))
+            out.append(s)
+        return tuple(out)
+
+    return keep(body)
+
+
+__all__ = ["Barrier", "simplified"]

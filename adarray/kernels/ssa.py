@@ -1,0 +1,397 @@
+"""Kernels in static single assignment, with their structure kept: what derivatives are made of.
+
+Every scalar has one definition. Loads and functions whose value a derivative reads have names of
+their own. Where branches meet, a `Phi` chooses; a loop has `Carried` values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    Store,
+    Var,
+)
+from adarray.compiler.ir.threads import (
+    Atomic,
+    Barrier,
+    Comment,
+    Stmt,
+    ThreadKernel,
+    While,
+    all_statements,
+    variables,
+)
+from adarray.errors import KernelError
+from adarray.kernels import build
+from adarray.kernels.functions import NAMED
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """What all nodes have.
+
+    Attributes
+    ----------
+    order : int
+        Grows along the text.
+    loops : tuple of Loop
+        Those around it, outermost first.
+    branches : tuple of Branch
+        Those around it, since the innermost loop.
+    """
+
+    order: int = 0
+    loops: tuple[Loop, ...] = ()
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def home(self) -> Loop | None:
+        """Innermost loop around it."""
+        return self.loops[-1] if self.loops else None
+
+
+@dataclass(eq=False, slots=True)
+class Def(Item):
+    """A value: an expression without loads."""
+
+    name: str = ""
+    value: Expr = field(default_factory=lambda: build.index(0))
+
+
+@dataclass(eq=False, slots=True)
+class Read(Item):
+    """A value: an element of memory."""
+
+    name: str = ""
+    dtype: str = ""
+    buffer: str = ""
+    index: Expr = field(default_factory=lambda: build.index(0))
+
+
+@dataclass(eq=False, slots=True)
+class Write(Item):
+    """Memory is set; with `combine`, it is combined as one step, and `result` is what was there."""
+
+    buffer: str = ""
+    index: Expr = field(default_factory=lambda: build.index(0))
+    value: Expr = field(default_factory=lambda: build.index(0))
+    combine: str | None = None
+    result: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Wait(Item):
+    """A barrier."""
+
+
+@dataclass(eq=False, slots=True)
+class Place(Item):
+    """An array of the thread."""
+
+    name: str = ""
+    dtype: str = ""
+    size: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Phi:
+    """A value that a branch chooses."""
+
+    name: str
+    dtype: str
+    then: Expr
+    orelse: Expr
+    branch: Branch
+
+
+@dataclass(eq=False, slots=True)
+class Branch(Item):
+    """Two ways to go on."""
+
+    condition: Expr = field(default_factory=lambda: build.index(0))
+    body: list[Node] = field(default_factory=list)
+    orelse: list[Node] = field(default_factory=list)
+    phis: list[Phi] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Carried:
+    """A value that iterations pass on: `name` at the begin of one, `out` behind the loop."""
+
+    name: str
+    dtype: str
+    first: Expr
+    next: Expr
+    out: str
+    loop: Loop
+
+
+@dataclass(eq=False, slots=True)
+class Loop(Item):
+    """A loop: it counts `var`, or goes on while the carried value `condition` holds."""
+
+    var: str | None = None
+    start: Expr = field(default_factory=lambda: build.index(0))
+    stop: Expr = field(default_factory=lambda: build.index(0))
+    condition: Carried | None = None
+    trips: str = ""  # name of the number of iterations, of the latter kind
+    body: list[Node] = field(default_factory=list)
+    carried: list[Carried] = field(default_factory=list)
+    number: int = 0
+
+
+Node = Def | Read | Write | Wait | Place | Branch | Loop
+# What a name stands for.
+Meaning = Def | Read | Write | Phi | Carried | Loop
+
+
+@dataclass(eq=False, slots=True)
+class Program:
+    """A kernel in static single assignment.
+
+    Attributes
+    ----------
+    values : dict
+        What defines each name. The names of a loop are its variable and its number of
+        iterations; those of a carried value its two.
+    """
+
+    kernel: ThreadKernel
+    body: list[Node]
+    values: dict[str, Meaning]
+    nodes: list[Node]
+
+    def home(self, name: str) -> Loop | None:
+        """Return the innermost loop in whose iterations a value is made."""
+        v = self.values[name]
+        if isinstance(v, Phi):
+            return v.branch.home
+        if isinstance(v, Carried):
+            return v.loop if name == v.name else v.loop.home
+        if isinstance(v, Loop):
+            return v if name == v.var else v.home
+        return v.home
+
+    def accesses(self, buffer: str) -> list[Read | Write]:
+        """Return what reads and writes a memory."""
+        return [n for n in self.nodes if isinstance(n, (Read, Write)) and n.buffer == buffer]
+
+    def writes(self, buffer: str) -> list[Write]:
+        """Return what writes a memory."""
+        return [n for n in self.accesses(buffer) if isinstance(n, Write)]
+
+
+class _Maker:
+    def __init__(self, kernel: ThreadKernel) -> None:
+        self.kernel = kernel
+        self.values: dict[str, Meaning] = {}
+        self.nodes: list[Node] = []
+        self.loops: list[Loop] = []
+        self.branches: list[list[Branch]] = [[]]
+        self.blocks: list[list[Node]] = [[]]
+        self.env: dict[str, Expr] = {}
+        names = {n for n, _ in kernel.scalars} | {b.name for b in kernel.buffers}
+        self.taken = names | {s.name for s in kernel.shared}
+        self.taken |= {
+            s.name for s in all_statements(kernel.body) if isinstance(s, Local) and s.size
+        }
+
+    def fresh(self, name: str) -> str:
+        """Return a new name."""
+        made, n = name, 0
+        while made in self.taken:
+            n += 1
+            made = f"{name}{'' if name[-1].isalpha() else '_'}{n}"
+        self.taken.add(made)
+        return made
+
+    def add(self, node: Node) -> None:
+        """Add a node to the innermost block."""
+        node.order = len(self.nodes)
+        node.loops = tuple(self.loops)
+        node.branches = tuple(self.branches[-1])
+        self.nodes.append(node)
+        self.blocks[-1].append(node)
+
+    # -- expressions -----------------------------------------------------------------------
+
+    def expr(self, e: Expr) -> Expr:
+        """Return an expression over names of values, after naming loads and functions."""
+        if isinstance(e, Var):
+            return self.env.get(e.name, e)
+        if isinstance(e, Load):
+            index = self.expr(e.index)
+            node = Read(
+                name=self.fresh(f"{e.buffer}_v"), dtype=e.dtype, buffer=e.buffer, index=index
+            )
+            self.values[node.name] = node
+            self.add(node)
+            return Var(e.dtype, node.name)
+        if isinstance(e, Apply):
+            args = tuple(self.expr(a) for a in e.args)
+            made = Apply(e.dtype, e.name, args)
+            if e.name in NAMED and not all(isinstance(a, Const) for a in args):
+                return self.define(e.name, made)
+            return made
+        return e
+
+    def define(self, name: str, value: Expr) -> Expr:
+        """Return a value by name."""
+        if isinstance(value, (Const, Var)):
+            return value
+        node = Def(name=self.fresh(name), value=value)
+        self.values[node.name] = node
+        self.add(node)
+        return Var(value.dtype, node.name)
+
+    def assigned(self, name: str, value: Expr) -> Expr:
+        """Return the value that a variable is set to."""
+        if isinstance(value, Apply) and value.name in NAMED:
+            args = tuple(self.expr(a) for a in value.args)
+            return self.define(name, Apply(value.dtype, value.name, args))
+        return self.define(name, self.expr(value))
+
+    # -- statements ------------------------------------------------------------------------
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        """Convert statements."""
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        """Convert one statement."""
+        if isinstance(s, (Let, Assign)):
+            self.env[s.name] = self.assigned(s.name, s.value)
+        elif isinstance(s, Local):
+            if s.size is not None:
+                assert isinstance(s.size, Const)
+                self.add(Place(name=s.name, dtype=s.dtype, size=int(s.size.value)))
+            elif s.init is None:
+                self.env[s.name] = build.const(0, s.dtype)
+            else:
+                self.env[s.name] = self.assigned(s.name, s.init)
+        elif isinstance(s, Store):
+            index = self.expr(s.index)
+            self.add(Write(buffer=s.buffer, index=index, value=self.expr(s.value)))
+        elif isinstance(s, Atomic):
+            self._atomic(s)
+        elif isinstance(s, If):
+            self._if(s)
+        elif isinstance(s, (For, While)):
+            self._loop(s)
+        elif isinstance(s, Barrier):
+            self.add(Wait())
+        elif not isinstance(s, Comment):
+            raise KernelError("derivatives of a kernel that has a tape are not of reverse mode")
+
+    def _atomic(self, s: Atomic) -> None:
+        node = Write(buffer=s.buffer, index=self.expr(s.index), combine=s.combine)
+        node.value = self.expr(s.value)
+        if s.result is not None:
+            node.result = self.fresh(s.result)
+            self.values[node.result] = node
+            self.env[s.result] = Var(s.value.dtype, node.result)
+        self.add(node)
+
+    def _part(self, body: tuple[Stmt, ...]) -> tuple[list[Node], dict[str, Expr]]:
+        before = dict(self.env)
+        self.blocks.append([])
+        self.block(body)
+        after, self.env = self.env, before
+        return self.blocks.pop(), after
+
+    def _if(self, s: If) -> None:
+        node = Branch(condition=self.define("test", self.expr(s.condition)))
+        self.add(node)
+        self.branches[-1].append(node)
+        node.body, then = self._part(s.body)
+        node.orelse, orelse = self._part(s.orelse)
+        self.branches[-1].pop()
+        for name in self.env:
+            a, b = then[name], orelse[name]
+            if a != b:
+                phi = Phi(self.fresh(name), a.dtype, a, b, node)
+                node.phis.append(phi)
+                self.values[phi.name] = phi
+                self.env[name] = Var(a.dtype, phi.name)
+        node.order = node.order  # the place of its condition: inner nodes come behind
+
+    def _loop(self, s: For | While) -> None:
+        node = Loop(number=len([n for n in self.nodes if isinstance(n, Loop)]))
+        if isinstance(s, For):
+            node.start = self.define("start", self.expr(s.start))
+            node.stop = self.define("stop", self.expr(s.stop))
+            node.var = self.fresh(s.var)
+            self.values[node.var] = node
+        self.add(node)
+        changed = {t.name for t in all_statements(s.body) if isinstance(t, Assign)}
+        before = dict(self.env)
+        for name in [n for n in self.env if n in changed]:
+            first = self.env[name]
+            c = Carried(self.fresh(name), first.dtype, first, first, self.fresh(name), node)
+            node.carried.append(c)
+            self.values[c.name] = self.values[c.out] = c
+            before[name] = Var(first.dtype, c.name)
+            if isinstance(s, While) and name == s.condition:
+                node.condition = c
+        inner = dict(before)
+        if isinstance(s, For):
+            assert node.var is not None
+            inner[s.var] = Var("int64", node.var)
+        elif node.condition is None:
+            raise KernelError("a loop's condition never changes: it does not end", s.line)
+        else:
+            node.trips = self.fresh("trips")
+            self.values[node.trips] = node
+        self.loops.append(node)
+        self.branches.append([])
+        self.env, outside = inner, self.env
+        self.blocks.append([])
+        self.block(s.body)
+        node.body = self.blocks.pop()
+        after, self.env = self.env, outside
+        self.branches.pop()
+        self.loops.pop()
+        names = [n for n in self.env if n in changed]
+        for name, c in zip(names, node.carried, strict=True):
+            c.next = after[name]
+            self.env[name] = Var(c.dtype, c.out)
+
+
+def program(kernel: ThreadKernel) -> Program:
+    """Return a kernel in static single assignment."""
+    maker = _Maker(kernel)
+    maker.block(kernel.body)
+    return Program(kernel, maker.blocks[0], maker.values, maker.nodes)
+
+
+def operands(node: Node) -> set[str]:
+    """Return the names that a node reads itself."""
+    if isinstance(node, Def):
+        return variables(node.value)
+    if isinstance(node, Read):
+        return variables(node.index)
+    if isinstance(node, Write):
+        return variables(node.index) | variables(node.value)
+    if isinstance(node, Branch):
+        return variables(node.condition)
+    if isinstance(node, Loop):
+        return variables(node.start) | variables(node.stop)
+    return set()
+
+
+def inner(node: Node) -> list[list[Node]]:
+    """Return the blocks of a node."""
+    if isinstance(node, Branch):
+        return [node.body, node.orelse]
+    return [node.body] if isinstance(node, Loop) else []

@@ -1,0 +1,513 @@
+"""Statements of C as statements of loop IR.
+
+Loop IR has no jumps. What follows ``if (c) return;`` becomes the other branch; where a jump lies
+deeper, a flag says whether what follows is still to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adarray.compiler.ir.loopir import Assign, Const, Expr, For, If, Let, Local, Var
+from adarray.compiler.ir.threads import Stmt, While, has_barrier
+from adarray.errors import KernelError
+from adarray.kernels import build
+from adarray.kernels.canonical import Counted, assigned, counted
+from adarray.kernels.declarations import constant_of, line_of, type_of
+from adarray.kernels.exits import masked
+from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, Void
+from adarray.kernels.values import (
+    ElementPlace,
+    Number,
+    Place,
+    PointerPlace,
+    ScalarPlace,
+    Value,
+    at,
+    place_type,
+    read,
+)
+from adarray.kernels.values import (
+    type_of as value_type,
+)
+
+if TYPE_CHECKING:
+    from adarray.kernels.lower import Lowering
+
+
+@dataclass(slots=True)
+class Frame:
+    """A loop or function that jumps leave: `live` is false when the rest is left out."""
+
+    live: str
+    go: str | None = None  # of a loop: whether there is another iteration
+    result: Place | None = None
+    function: bool = False
+
+
+class Statements:
+    """Reads statements, into those of a `Lowering`."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        from pycparser import c_ast
+
+        self.low = lowering
+        self.ast = c_ast
+        self.frames: list[Frame] = []
+
+    # -- functions -----------------------------------------------------------------------------
+
+    def function(self, body: Any, result: Place | None) -> None:
+        """Read the body of a function whose parameters are in scope."""
+        live = self.low.variable("live", "bool", build.const(True, "bool")).name
+        self.frames.append(Frame(live, None, result, True))
+        self.block(body.block_items or [])
+        self.frames.pop()
+
+    def inlined(self, function: Any, scope: dict[str, Place], result: Place | None) -> None:
+        """Read a function in the place of a call."""
+        scopes, self.low.scopes = self.low.scopes, [self.low.scopes[0], scope, {}]
+        self.function(function.body, result)
+        self.low.scopes = scopes
+
+    def nested(self, read_body: Callable[[], None]) -> tuple[Stmt, ...]:
+        """Return the statements of a block with a scope of its own."""
+        self.low.scopes.append({})
+        self.low.emitter.begin()
+        read_body()
+        self.low.scopes.pop()
+        return self.low.emitter.end()
+
+    def _items(self, node: Any) -> list[Any]:
+        if node is None:
+            return []
+        return list(node.block_items or []) if isinstance(node, self.ast.Compound) else [node]
+
+    def block(self, items: list[Any]) -> None:
+        """Read statements in order."""
+        for k, s in enumerate(items):
+            rest = items[k + 1 :]
+            jumps = self._jumps(s)
+            if jumps and rest and isinstance(s, self.ast.If) and self._splits(s, rest):
+                return
+            self.statement(s)
+            if jumps and isinstance(s, (self.ast.Return, self.ast.Break, self.ast.Continue)):
+                return
+            if jumps and rest:
+                self._guarded(Var("bool", self.frames[-1].live), rest)
+                return
+
+    def _guarded(self, condition: Expr, rest: list[Any]) -> None:
+        """Read what is done only if `condition` still holds."""
+        body = self.nested(lambda: self.block(rest))
+        self._emit_exit(condition, body)
+
+    def _emit_exit(self, condition: Expr, body: tuple[Stmt, ...]) -> None:
+        if not has_barrier(body):
+            self.low.emit(If(condition, body))
+            return
+        flag = self.low.variable("alive", "bool", condition)
+        for s in masked(body, flag):
+            self.low.emit(s)
+
+    def _splits(self, s: Any, rest: list[Any]) -> bool:
+        """Read ``if (c) { ...; return; }`` with what follows as its other branch."""
+        items = self._items(s.iftrue)
+        ends = isinstance(
+            items[-1] if items else None, (self.ast.Return, self.ast.Break, self.ast.Continue)
+        )
+        if not ends or any(map(self._jumps, items[:-1])) or (s.iffalse and self._jumps(s.iffalse)):
+            return False
+        condition = self.low.expressions.condition(s.cond)
+        then = self.nested(lambda: self.block(items))
+        if s.iffalse is None:
+            orelse = self.nested(lambda: self.block(rest))
+        else:
+            orelse = self.nested(lambda: self.block([*self._items(s.iffalse), *rest]))
+        if has_barrier(then):
+            raise KernelError("a barrier in a branch that leaves the kernel", line_of(s))
+        if has_barrier(orelse):
+            condition = self.low.named("leaves", condition)
+            self.low.emit(If(condition, then))
+            self._emit_exit(build.logical_not(condition), orelse)
+        else:
+            self.low.emit(If(condition, then, orelse))
+        return True
+
+    def _jumps(self, node: Any, in_loop: bool = False, in_switch: bool = False) -> bool:
+        """Whether a statement may leave the block that it is in."""
+        a = self.ast
+        if isinstance(node, a.Return):
+            return True
+        if isinstance(node, a.Break):
+            return not in_loop and not in_switch
+        if isinstance(node, a.Continue):
+            return not in_loop
+        if isinstance(node, (a.For, a.While, a.DoWhile)):
+            in_loop = True
+        if isinstance(node, a.Switch):
+            in_switch = True
+        parts = (c for _, c in node.children()) if node is not None else ()
+        return any(self._jumps(c, in_loop, in_switch) for c in parts)
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def statement(self, s: Any) -> None:
+        """Read one statement."""
+        a = self.ast
+        if isinstance(s, a.Decl):
+            self.declaration(s)
+        elif isinstance(s, a.DeclList):
+            for d in s.decls:
+                self.declaration(d)
+        elif isinstance(s, a.Compound):
+            for inner in self.nested(lambda: self.block(s.block_items or [])):
+                self.low.emit(inner)
+        elif isinstance(s, a.If):
+            condition = self.low.expressions.condition(s.cond)
+            then = self.nested(lambda: self.block(self._items(s.iftrue)))
+            orelse = self.nested(lambda: self.block(self._items(s.iffalse)))
+            self.low.emit(If(condition, then, orelse))
+        elif isinstance(s, a.For):
+            self._for(s)
+        elif isinstance(s, (a.While, a.DoWhile)):
+            self._while(s, s.cond, None, isinstance(s, a.DoWhile))
+        elif isinstance(s, a.Switch):
+            self._switch(s)
+        elif isinstance(s, (a.Return, a.Break, a.Continue)):
+            self._jump(s)
+        elif isinstance(s, (a.Goto, a.Label)):
+            raise KernelError("goto is not supported", line_of(s))
+        elif not isinstance(s, (a.EmptyStatement, a.Pragma)):
+            self.low.expressions.maybe(s)
+
+    def _jump(self, s: Any) -> None:
+        a = self.ast
+        no = build.const(False, "bool")
+        left = [self.frames[-1]]
+        if isinstance(s, a.Return):
+            k = next(i for i in reversed(range(len(self.frames))) if self.frames[i].function)
+            left = self.frames[k:]
+            if s.expr is not None:
+                target = left[0].result
+                if target is None:
+                    raise KernelError("a kernel returns nothing", line_of(s))
+                self.low.expressions.store(target, self.low.expressions.value(s.expr), s)
+        for frame in left:
+            self.low.emit(Assign(frame.live, no))
+            if frame.go is not None and not isinstance(s, a.Continue):
+                self.low.emit(Assign(frame.go, no))
+
+    def _switch(self, s: Any) -> None:
+        """Read cases that end with break as branches."""
+        a = self.ast
+        value = self.low.named("case", self.low.expressions.number(s.cond))
+        groups: list[tuple[list[Any], list[Any]]] = []
+        labels: list[Any] = []
+        for case in self._items(s.stmt):
+            if not isinstance(case, (a.Case, a.Default)):
+                raise KernelError("a switch holds cases only", line_of(case))
+            labels.append(case)
+            if not case.stmts:
+                continue
+            *body, last = case.stmts
+            if isinstance(last, a.Compound):
+                body, last = (
+                    [*body, *(last.block_items or [])][:-1],
+                    (last.block_items or [None])[-1],
+                )
+            final = case is self._items(s.stmt)[-1]
+            if not isinstance(last, (a.Break, a.Return)) and not final:
+                raise KernelError(
+                    "a case that goes on into the next is not supported", line_of(case)
+                )
+            groups.append((labels, body if isinstance(last, a.Break) else [*body, last]))
+            labels = []
+        self._cases(
+            value, sorted(groups, key=lambda g: any(isinstance(c, a.Default) for c in g[0]))
+        )
+
+    def _cases(self, value: Expr, groups: list[tuple[list[Any], list[Any]]]) -> None:
+        if not groups:
+            return
+        labels, body = groups[0]
+        condition: Expr = build.const(False, "bool")
+        for case in labels:
+            if isinstance(case, self.ast.Default):
+                condition = build.const(True, "bool")
+            elif not (isinstance(condition, Const) and condition.value):
+                one = build.compare("equal", value, self.low.expressions.number(case.expr))
+                known = isinstance(condition, Const)
+                condition = one if known else build.call("logical_or", "bool", condition, one)
+        then = self.nested(lambda: self.block(body))
+        orelse = self.nested(lambda: self._cases(value, groups[1:]))
+        self.low.emit(If(condition, then, orelse))
+
+    # -- declarations --------------------------------------------------------------------------
+
+    def declaration(self, d: Any) -> None:
+        """Read the declaration of a variable."""
+        low, line = self.low, line_of(d)
+        shared = "_Thread_local" in d.storage
+        t = self._sized(d.type)
+        constant = "const" in d.quals
+        if isinstance(t, Array) or shared:
+            if isinstance(t, Scalar | Struct):  # one value of the block
+                place = low.array(d.name, Array(t, 1), True, line)
+                low.scopes[-1][d.name] = ElementPlace(t, place.memory, build.index(0))
+                return
+            assert isinstance(t, Array)
+            array = low.array(d.name, t, shared, line)
+            low.scopes[-1][d.name] = array
+            if d.init is not None:
+                self._fill(array, d.init)
+            return
+        if isinstance(t, Void):
+            raise KernelError("a variable has no type", line)
+        value = self._initial(d.init, t)
+        if isinstance(t, Struct) and t.name == "__auto":
+            if value is None:
+                raise KernelError("auto needs a value", line)
+            t = value_type(value)
+        if isinstance(t, Pointer) and t.reference:
+            assert d.init is not None
+            self._reference(d, t)
+            return
+        if constant and isinstance(value, Number) and isinstance(t, Scalar):
+            known = build.cast(value.expr, t.dtype)
+            if isinstance(known, Const):
+                low.scopes[-1][d.name] = ScalarPlace(d.name, t.dtype, known)
+                return
+        low.scopes[-1][d.name] = low.declare(d.name, t, value, d)
+
+    def _reference(self, d: Any, t: Pointer) -> None:
+        place = self.low.expressions.place(d.init)
+        if isinstance(place, ElementPlace):
+            place = at(place.memory, self.low.named(f"{d.name}_at", place.index), place.type)
+        self.low.scopes[-1][d.name] = place
+
+    def _initial(self, init: Any, t: CType) -> Value | None:
+        if init is None:
+            return None
+        if not isinstance(init, self.ast.InitList):
+            return self.low.expressions.value(init)
+        if isinstance(t, Scalar) and len(init.exprs) == 1:
+            return self.low.expressions.value(init.exprs[0])
+        if not isinstance(t, Struct):
+            raise KernelError("a list in braces begins no such variable", line_of(init))
+        place = self.low.declare_struct("list", t)
+        self._fill(place, init)
+        return read(place)
+
+    def _sized(self, node: Any) -> CType:
+        """Return a type; sizes of arrays may be constants of the source."""
+        if isinstance(node, self.ast.ArrayDecl):
+            size = None
+            if node.dim is not None:
+                known = self.low.expressions.number(node.dim)
+                if not isinstance(known, Const):
+                    raise KernelError("the size of an array is no constant", line_of(node))
+                size = int(known.value)
+            return Array(self._sized(node.type), size)
+        return type_of(node, self.low.unit)
+
+    def _fill(self, place: Place, init: Any) -> None:
+        """Write what stands between braces."""
+        t = place_type(place)
+        if not isinstance(init, self.ast.InitList):
+            if isinstance(t, Array):
+                raise KernelError("an array begins with a list in braces", line_of(init))
+            self.low.expressions.store(place, self.low.expressions.value(init), init)
+            return
+        from adarray.kernels.values import part
+
+        exprs = list(init.exprs)
+        if isinstance(t, Struct):
+            for (name, _), e in zip(t.fields, exprs, strict=False):
+                self._fill(part(place, name, line_of(init)), e)
+            return
+        if not isinstance(t, Array) or not isinstance(place, ElementPlace):
+            raise KernelError("a list in braces begins no such variable", line_of(init))
+        from adarray.kernels.types import leaves
+
+        width = len(leaves(t.of))
+        for k in range(t.size or 0):
+            inner = at(place.memory, build.add(place.index, build.index(k * width)), t.of)
+            if k < len(exprs):
+                self._fill(inner, exprs[k])
+            elif isinstance(t.of, Scalar):  # the rest is zero
+                self.low.expressions.store(inner, Number(build.const(0, t.of.dtype)), init)
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    def _for(self, s: Any) -> None:
+        self.low.scopes.append({})
+        breaks = self._leaves(s.stmt)
+        found = None if breaks else counted(self.ast, s)
+        if s.init is not None and (found is None or found.declared is None):
+            self._start(s.init)
+        if found is not None and self._counted(s, found):
+            self.low.scopes.pop()
+            return
+        if found is not None and found.declared is not None:
+            self._start(s.init)
+        self._while(s, s.cond, s.next, False)
+        self.low.scopes.pop()
+
+    def _start(self, init: Any) -> None:
+        if isinstance(init, self.ast.DeclList):
+            for d in init.decls:
+                self.declaration(d)
+        else:
+            self.low.expressions.maybe(init)
+
+    def _leaves(self, body: Any) -> bool:
+        """Whether a loop's body may end the loop early."""
+        a = self.ast
+
+        def look(node: Any, depth: int) -> bool:
+            if isinstance(node, a.Return) or (isinstance(node, a.Break) and depth == 0):
+                return True
+            inner = depth + isinstance(node, (a.For, a.While, a.DoWhile, a.Switch))
+            return any(look(c, inner) for _, c in node.children())
+
+        return body is not None and look(body, 0)
+
+    def _counted(self, s: Any, loop: Counted) -> bool:
+        """Read a loop whose number of iterations is known when it begins."""
+        low = self.low
+        fixed = assigned(self.ast, s.stmt, low.unit)
+        names: set[str] = set()
+        for e in (loop.stop, loop.step):
+            names |= _identifiers(self.ast, e)
+        if names & fixed or loop.name in fixed or not self._steady((loop.stop, loop.step)):
+            return False
+        if loop.declared is not None:
+            t = type_of(loop.declared.type, low.unit)
+            if not isinstance(t, Scalar):
+                return False
+            dtype = t.dtype
+            start = build.cast(low.expressions.number(loop.start), dtype)
+        else:
+            place = low.lookup(loop.name)
+            if not isinstance(place, ScalarPlace) or place.known is not None:
+                return False
+            dtype = place.dtype
+            start = low.named("start", Var(dtype, place.name))
+        if dtype not in ("int32", "int64", "uint32", "uint64"):
+            return False
+        start, stop = (
+            build.cast(start, "int64"),
+            build.cast(low.expressions.number(loop.stop), "int64"),
+        )
+        step = build.cast(low.expressions.number(loop.step), "int64")
+        start, stop, step = (
+            e if isinstance(e, Const) or build.is_simple(e) else low.named("bound", e)
+            for e in (start, stop, step)
+        )
+        if loop.inclusive:
+            stop = build.add(stop, build.index(1 if loop.up else -1))
+        k = low.emitter.fresh("k")
+        var: Expr = Var("int64", k)
+        if build.is_one(step) and loop.up:
+            first, last, value = start, stop, var
+        else:
+            span = build.subtract(stop, start) if loop.up else build.subtract(start, stop)
+            rounded = build.add(span, build.subtract(step, build.index(1)))
+            trips = (
+                rounded if build.is_one(step) else build.call("quotient", "int64", rounded, step)
+            )
+            first, last = (
+                build.index(0),
+                trips if isinstance(trips, Const) else low.named("trips", trips),
+            )
+            by = build.multiply(var, step)
+            value = build.add(start, by) if loop.up else build.subtract(start, by)
+
+        def body() -> None:
+            name = low.emitter.fresh(loop.name)
+            low.emit(Let(name, build.cast(value, dtype)))
+            low.scopes[-1][loop.name] = ScalarPlace(name, dtype)
+            low.emit(Local(live, "bool", None, build.const(True, "bool")))
+            self.block(self._items(s.stmt))
+
+        live = low.emitter.fresh("live")
+        self.frames.append(Frame(live))
+        inner = self.nested(body)
+        self.frames.pop()
+        low.emit(For(k, first, last, inner))
+        if loop.declared is None:
+            count = build.subtract(last, first)
+            count = build.call("maximum", "int64", count, build.index(0))
+            by = build.multiply(count, step)
+            end = build.add(start, by) if loop.up else build.subtract(start, by)
+            place = low.lookup(loop.name)
+            assert isinstance(place, ScalarPlace)
+            low.emit(Assign(place.name, build.cast(end, dtype)))
+        return True
+
+    def _steady(self, nodes: Iterable[Any]) -> bool:
+        """Whether bounds are the same in each iteration: they call and read nothing."""
+        a = self.ast
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (a.FuncCall, a.Assignment)):
+                name = getattr(getattr(node, "name", None), "name", "")
+                if name not in ("min", "max"):
+                    return False
+            if isinstance(node, a.UnaryOp) and node.op in ("++", "--", "p++", "p--", "*"):
+                return False
+            if isinstance(node, a.ArrayRef) and not self._constant_array(node):
+                return False
+            stack += [c for _, c in node.children()]
+        return True
+
+    def _constant_array(self, node: Any) -> bool:
+        place = self.low.lookup(node.name.name) if isinstance(node.name, self.ast.ID) else None
+        value = place.value if isinstance(place, PointerPlace) else None
+        memory = getattr(value, "memory", None)
+        return memory is not None and not memory.written
+
+    def _while(self, s: Any, test: Any, step: Any, at_end: bool) -> None:
+        """Read a loop that goes on as long as a condition holds."""
+        low = self.low
+        yes = build.const(True, "bool")
+
+        def condition() -> Expr:
+            return yes if test is None else low.expressions.condition(test)
+
+        go = low.variable("go", "bool", yes if at_end else condition()).name
+        live = low.emitter.fresh("live")
+        self.frames.append(Frame(live, go))
+
+        def advance() -> None:
+            if step is not None:
+                low.expressions.maybe(step)
+            low.emit(Assign(go, condition()))
+
+        def body() -> None:
+            low.emit(Local(live, "bool", None, yes))
+            for inner in self.nested(lambda: self.block(self._items(s.stmt))):
+                low.emit(inner)
+            if self._leaves(s.stmt):
+                low.emit(If(Var("bool", go), self.nested(advance)))
+            else:
+                advance()
+
+        inner = self.nested(body)
+        self.frames.pop()
+        low.emit(While(go, inner, line_of(s)))
+
+
+def _identifiers(ast: Any, node: Any) -> set[str]:
+    """Return the names in an expression."""
+    found = {node.name} if isinstance(node, ast.ID) else set()
+    for _, c in node.children():
+        found |= _identifiers(ast, c)
+    return found
+
+
+__all__ = ["Local", "Statements", "constant_of"]

@@ -1,0 +1,122 @@
+"""Kernels against NumPy, tangents against differences, adjoints against tangents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_kernels import CASES, Case
+
+import adarray
+from adarray.kernels import RawKernel
+
+BACKENDS = ("serial", "openmp")
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _setup(case: Case, dtype: str) -> tuple[RawKernel, list[Any]]:
+    kernel = RawKernel(case.text(dtype), case.name, case.options)
+    return kernel, case.args(np.random.default_rng(0), np.dtype(dtype).type)
+
+
+def _function(case: Case, kernel: RawKernel, args: list[Any], dtype: str) -> Any:
+    def f(*by: Any) -> Any:
+        given = list(args)
+        for i, x in zip(case.by, by, strict=True):
+            given[i] = x
+        return kernel.apply(case.grid, case.block, given, shared_mem=case.shared_bytes(dtype))
+
+    return f
+
+
+def _directions(case: Case, args: list[Any], seed: int = 1) -> tuple[Any, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(
+        rng.normal(size=np.shape(args[i])).astype(np.asarray(args[i]).dtype)[()] for i in case.by
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.expected is not None])
+def test_the_kernel_computes_what_numpy_does(name: str, dtype: str, backend: str) -> None:
+    case = CASES[name]
+    kernel, args = _setup(case, dtype)
+    kept = [np.copy(x) for x in args]
+    wanted = _tuple(case.expected(*[np.copy(x) for x in args]))
+    with adarray.use(backend):
+        found = _tuple(_function(case, kernel, args, dtype)(*(args[i] for i in case.by)))
+    tolerance = 1e-12 if dtype == "float64" else 2e-5
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+        assert x.dtype == dtype
+    for x, y in zip(args, kept, strict=True):
+        np.testing.assert_array_equal(x, y)  # arguments are as they were
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CASES)
+def test_tangents_are_differences(name: str, backend: str) -> None:
+    case = CASES[name]
+    kernel, args = _setup(case, "float64")
+    f = _function(case, kernel, args, "float64")
+    x = tuple(args[i] for i in case.by)
+    t = _directions(case, args)
+    h = 1e-6
+    with adarray.use(backend):
+        plus = _tuple(f(*(a + h * b for a, b in zip(x, t, strict=True))))
+        minus = _tuple(f(*(a - h * b for a, b in zip(x, t, strict=True))))
+        _, found = adarray.jvp(f, x, t)
+    for p, m, d in zip(plus, minus, _tuple(found), strict=True):
+        np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", CASES)
+def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -> None:
+    case = CASES[name]
+    kernel, args = _setup(case, dtype)
+    f = _function(case, kernel, args, dtype)
+    x = tuple(args[i] for i in case.by)
+    t = _directions(case, args)
+    rng = np.random.default_rng(2)
+    with adarray.use(backend):
+        out, tangent = adarray.jvp(f, x, t)
+        g = tuple(rng.normal(size=np.shape(o)).astype(dtype) for o in _tuple(out))
+        out_again, pullback = adarray.vjp(f, *x)
+        cotangents = pullback(g if len(g) > 1 else g[0])
+    left = sum(np.vdot(a, b).astype(float) for a, b in zip(g, _tuple(tangent), strict=True))
+    parts = [np.vdot(a, b).astype(float) for a, b in zip(cotangents, t, strict=True)]
+    scale = sum(abs(p) for p in parts) + abs(left) + 1e-30
+    assert abs(left - sum(parts)) / scale < (1e-13 if dtype == "float64" else 2e-5)
+    for a, b in zip(_tuple(out), _tuple(out_again), strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_second_derivatives_are_differences_of_first(name: str) -> None:
+    case = CASES[name]
+    kernel, args = _setup(case, "float64")
+    f = _function(case, kernel, args, "float64")
+    x = tuple(args[i] for i in case.by)
+    t = _directions(case, args)
+    rng = np.random.default_rng(3)
+    argnums = tuple(range(len(x)))
+
+    def loss(*by: Any) -> Any:
+        return sum(np.sum(w * np.sin(o)) for w, o in zip(weights, _tuple(f(*by)), strict=True))
+
+    h = 1e-6
+    with adarray.use("serial"):
+        weights = [rng.normal(size=np.shape(o)) for o in _tuple(f(*x))]
+        gradient = adarray.grad(loss, argnums)
+        plus = gradient(*(a + h * b for a, b in zip(x, t, strict=True)))
+        minus = gradient(*(a - h * b for a, b in zip(x, t, strict=True)))
+        _, found = adarray.jvp(gradient, x, t)
+    for p, m, d in zip(plus, minus, found, strict=True):
+        np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=2e-5, atol=2e-6)
