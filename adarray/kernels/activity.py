@@ -65,7 +65,9 @@ def _varied(program: Program, inputs: set[str]) -> tuple[set[str], set[str]]:
     while True:
         size = len(names) + len(memory)
         for node in program.nodes:
-            if (isinstance(node, Def) and dependent(node.value, names)) or (isinstance(node, Read) and node.dtype in FLOATS and node.buffer in memory):
+            if (isinstance(node, Def) and dependent(node.value, names)) or (
+                isinstance(node, Read) and node.dtype in FLOATS and node.buffer in memory
+            ):
                 names.add(node.name)
             elif isinstance(node, Write):
                 if dependent(node.value, names):

@@ -340,9 +340,10 @@ class _Assembly:
         return out
 
     def _prologue(self, loop: Loop) -> list[Stmt]:
-        out: list[Stmt] = []
-        for name in reversed(self.needs.taped.get(loop.number, [])):
-            out.append(Pop(self.reverse.renamed(name), dtype_of(self.program, name)))
+        out: list[Stmt] = [
+            Pop(self.reverse.renamed(name), dtype_of(self.program, name))
+            for name in reversed(self.needs.taped.get(loop.number, []))
+        ]
         replay = self.needs.replays.get(loop.number)
         if replay is None:
             return out

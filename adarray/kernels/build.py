@@ -15,7 +15,7 @@ COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equa
 
 _FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-    "quotient": lambda a, b: int(math.trunc(a / b)) if abs(a) < 1 << 50 else a // b,
+    "quotient": lambda a, b: (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1),
     "modulo": lambda a, b: int(math.fmod(a, b)), "left_shift": lambda a, b: a << b,
     "right_shift": lambda a, b: a >> b, "bitwise_and": lambda a, b: a & b,
     "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,13 +11,16 @@ import numpy as np
 
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import facts, ssa
+from adarray.kernels import facts, ownership, ssa
 from adarray.kernels.adjoint import Adjoint, adjoint
 from adarray.kernels.geometry import Launch
-from adarray.kernels.launch import compiled, engine
-from adarray.kernels.tangent import Tangent, tangent
+from adarray.kernels.launch import compiled, engine, zeros
+from adarray.kernels.tangent import Tangent, doubled, tangent
+from adarray.kernels.types import FLOATS
 
 Values = Mapping[str, Any]
+_FACTS = 1024  # launches of which something is remembered
+_LATE = (1 << 62) - 1
 
 
 class Execution:
@@ -39,7 +43,7 @@ class Execution:
         self.outputs = tuple(n for n in self.buffers if n in written)
         self._lock = threading.Lock()
         self._made: dict[Any, Any] = {}
-        self._facts: dict[Launch, Any] = {}
+        self._facts: dict[Any, Any] = {}
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -49,32 +53,74 @@ class Execution:
                 self._made[key] = make()
             return self._made[key]
 
-    def compiled(self, kernel: ThreadKernel) -> Any:
+    def compiled(self, kernel: ThreadKernel, counting: ThreadKernel | None = None) -> Any:
         """Return a kernel that is ready to run where arrays are computed now."""
         at = engine()
-        return self._kept((kernel, at), lambda: compiled(kernel, at))
+        return self._kept((kernel, at), lambda: compiled(kernel, at, counting))
 
-    def adjoint(self, launch: Launch, inputs: frozenset[str]) -> Adjoint:
-        """Return the adjoint by some parameters, for a launch."""
-        with self._lock:
-            if launch not in self._facts:
-                self._facts[launch] = facts.private(self.program, launch)
-            private = self._facts[launch]
+    def adjoint(
+        self, launch: Launch, inputs: frozenset[str], values: Values | None = None
+    ) -> Adjoint:
+        """Return the adjoint by some parameters, for a launch on arrays."""
+        plain = frozenset[str]()
+        at = engine()
+        if values is not None and (at.threads > 1 or at.language != "C"):
+            blocks = at.language == "C"
+            plain = self.owned(launch, values, blocks)
+        return self.of_facts(launch, inputs, plain)
+
+    def of_facts(self, launch: Launch, inputs: frozenset[str], plain: frozenset[str]) -> Adjoint:
+        """Return the adjoint where buffers in `plain` have elements of one thread each."""
+        private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
         return self._kept(
-            ("adjoint", inputs, private), lambda: adjoint(self.program, inputs, private)
+            ("adjoint", inputs, private, plain),
+            lambda: adjoint(self.program, inputs, private, plain),
         )  # type: ignore[no-any-return]
+
+    def _fact(self, key: Any, make: Any) -> Any:
+        with self._lock:
+            found = self._facts.get(key)
+        if found is None:
+            found = make()
+            with self._lock:
+                if len(self._facts) >= _FACTS:
+                    self._facts.clear()
+                self._facts[key] = found
+        return found
+
+    def owned(self, launch: Launch, values: Values, blocks: bool) -> frozenset[str]:
+        """Return buffers of whose elements no two blocks, or threads, touch the same."""
+        names = tuple(n for n in self.buffers if self.dtypes[n] in FLOATS)
+        sizes = tuple((n, math.prod(values[n].shape)) for n in names)
+        shape = launch._replace(active=())
+
+        def find() -> frozenset[str]:
+            kernel, looked = self._kept(
+                ("owners", blocks), lambda: ownership.probe(self.program, set(names), blocks)
+            )
+            given: dict[str, Any] = dict(launch.integers)
+            for n in self.dtypes:
+                if n not in given and n not in self.buffers:
+                    given[n] = 0.0  # nothing that is looked at depends on it
+            for n, count in sizes:
+                like = values[n]
+                given[ownership.size(n)] = count
+                for f, start in ((ownership.first, _LATE), (ownership.last, -1)):
+                    made = zeros(like, (count,), "int64")
+                    made[...] = start
+                    given[f(n)] = made
+            self._run(kernel, launch, given)
+            return ownership.owned(given, looked)
+
+        return self._fact(("owned", shape, sizes, blocks), find)  # type: ignore[no-any-return]
 
     def tangent(self, inputs: frozenset[str]) -> Tangent:
         """Return the tangent by some parameters."""
         return self._kept(("tangent", inputs), lambda: tangent(self.kernel, inputs))  # type: ignore[no-any-return]
 
-    def adjoint_tangent(
-        self, launch: Launch, inputs: frozenset[str], along: frozenset[str]
-    ) -> tuple[Adjoint, Tangent]:
-        """Return the adjoint, and its own tangent by some of its parameters."""
-        first = self.adjoint(launch, inputs)
-        made = self._kept(("second", first.kernel, along), lambda: tangent(first.kernel, along))
-        return first, made
+    def adjoint_tangent(self, first: Adjoint, along: frozenset[str]) -> Tangent:
+        """Return the tangent of an adjoint by some of its parameters."""
+        return self._kept(("second", first.kernel, along), lambda: tangent(first.kernel, along))  # type: ignore[no-any-return]
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -100,8 +146,14 @@ class Execution:
                 found[name] = x
         return found
 
-    def _run(self, kernel: ThreadKernel, launch: Launch, values: dict[str, Any]) -> int:
-        used: int = self.compiled(kernel)(launch, values, self.memory_limit)
+    def _run(
+        self,
+        kernel: ThreadKernel,
+        launch: Launch,
+        values: dict[str, Any],
+        counting: ThreadKernel | None = None,
+    ) -> int:
+        used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
         return used
 
     def results(self, launch: Launch, values: Values) -> dict[str, Any]:
@@ -127,22 +179,23 @@ class Execution:
         like = next((given[n] for n in self.buffers), None)
         for name, shadow in made.shadows.items():
             if name not in self.buffers:
-                given[shadow] = _zeros(like, (1,), self.dtypes[name])
+                given[shadow] = zeros(like, (1,), self.dtypes[name])
             elif cotangents.get(name) is not None:
                 given[shadow] = _copied(cotangents[name].astype(self.dtypes[name]))
             else:
-                given[shadow] = _zeros(given[name], given[name].shape, self.dtypes[name])
+                given[shadow] = zeros(given[name], given[name].shape, self.dtypes[name])
         return given
 
     def gradients(
         self, launch: Launch, values: Values, cotangents: Values, inputs: frozenset[str]
     ) -> dict[str, Any]:
         """Return derivatives by some parameters, given those of a number by the results."""
-        made = self.adjoint(launch, inputs)
-        given = self._with_shadows(made, self.checked(values), cotangents)
+        given = self.checked(values)
+        made = self.adjoint(launch, inputs, given)
+        given = self._with_shadows(made, given, cotangents)
         for name in made.copies:
             given[name] = _copied(given[name])
-        self._run(made.kernel, launch, given)
+        self._run(made.kernel, launch, given, made.counting)
         return {n: self._gradient(made, n, given, cotangents) for n in inputs}
 
     def _gradient(self, made: Adjoint, name: str, given: dict[str, Any], cotangents: Values) -> Any:
@@ -153,7 +206,7 @@ class Execution:
             return np.zeros((), self.dtypes[name])
         if name in self.outputs and cotangents.get(name) is not None:
             return _copied(cotangents[name].astype(self.dtypes[name]))
-        return _zeros(given[name], given[name].shape, self.dtypes[name])
+        return zeros(given[name], given[name].shape, self.dtypes[name])
 
     def tangents(self, launch: Launch, values: Values, directions: Values) -> dict[str, Any]:
         """Return derivatives of the results along directions of some parameters."""
@@ -166,7 +219,7 @@ class Execution:
         return {
             n: given[made.tangents[n]]
             if n in made.tangents
-            else _zeros(given[n], given[n].shape, self.dtypes[n])
+            else zeros(given[n], given[n].shape, self.dtypes[n])
             for n in self.outputs
         }
 
@@ -176,7 +229,7 @@ class Execution:
         for name, dot in made.tangents.items():
             t = directions.get(name)
             if t is None:
-                given[dot] = _zeros(given[name], np.shape(given[name]), dtypes[name])
+                given[dot] = zeros(given[name], np.shape(given[name]), dtypes[name])
             elif np.shape(given[name]):
                 given[dot] = _copied(t.astype(dtypes[name]))
             else:
@@ -192,20 +245,22 @@ class Execution:
         cotangent_directions: Values,
     ) -> dict[str, Any]:
         """Return derivatives of `gradients` along directions of parameters and cotangents."""
-        first = self.adjoint(launch, inputs)
+        given = self.checked(values)
+        first = self.adjoint(launch, inputs, given)
         moving = {n: t for n, t in directions.items() if t is not None}
         for name, t in cotangent_directions.items():
             if t is not None and name in first.shadows:
                 moving[first.shadows[name]] = t
         known = set(first.kernel.order)
         along = frozenset(n for n in moving if n in known)
-        _, made = self.adjoint_tangent(launch, inputs, along)
-        given = self._with_shadows(first, self.checked(values), cotangents)
+        made = self.adjoint_tangent(first, along)
+        counting = doubled(first.counting)
+        given = self._with_shadows(first, given, cotangents)
         for name in first.copies:
             given[name] = _copied(given[name])
         dtypes = self.dtypes | {s: self.dtypes[n] for n, s in first.shadows.items()}
         self._add_tangents(made, dtypes, given, moving)
-        self._run(made.kernel, launch, given)
+        self._run(made.kernel, launch, given, counting)
         out = {}
         for n in inputs:
             dot = made.tangents.get(first.shadows.get(n, ""))
@@ -214,7 +269,7 @@ class Execution:
             elif n not in first.shadows and cotangent_directions.get(n) is not None:
                 out[n] = _copied(cotangent_directions[n].astype(self.dtypes[n]))
             elif n in self.buffers:
-                out[n] = _zeros(given[n], given[n].shape, self.dtypes[n])
+                out[n] = zeros(given[n], given[n].shape, self.dtypes[n])
             else:
                 out[n] = np.zeros((), self.dtypes[n])
         return out
@@ -222,13 +277,6 @@ class Execution:
 
 def _copied(x: Any) -> Any:
     return x.copy(order="C")
-
-
-def _zeros(like: Any, shape: Iterable[int], dtype: str) -> Any:
-    """Return zeros where `like` is."""
-    if like is None or not hasattr(like, "dtype") or isinstance(like, (np.ndarray, np.generic)):
-        return np.zeros(tuple(shape), dtype)
-    return type(like)(tuple(shape), dtype) * 0  # of a device's library
 
 
 def check_overlap(name: str, arrays: Iterable[tuple[str, Any]], written: Iterable[str]) -> None:

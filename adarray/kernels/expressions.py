@@ -53,10 +53,13 @@ _OF_STRUCTS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 BUILTINS = frozenset(n.partition(".")[0] for n in (*THREAD, *BLOCK_INDICES, *SIZES))
 _INFINITY = {"INFINITY": float("inf"), "HUGE_VALF": float("inf"), "NAN": float("nan"),
              "CUDART_INF_F": float("inf")}  # fmt: skip
-_LIMITS = {"FLT_MAX": (3.4028234663852886e38, "float32"), "FLT_MIN": (1.1754943508222875e-38, "float32"),
-           "FLT_EPSILON": (1.1920928955078125e-07, "float32"), "INT_MAX": (2147483647, "int32"),
-           "DBL_MAX": (1.7976931348623157e308, "float64"), "INT_MIN": (-2147483648, "int32"),
-           "DBL_EPSILON": (2.220446049250313e-16, "float64"), "warpSize": (32, "int32")}  # fmt: skip
+_LIMITS = {
+    "FLT_MAX": (3.4028234663852886e38, "float32"), "INT_MAX": (2147483647, "int32"),
+    "FLT_MIN": (1.1754943508222875e-38, "float32"), "INT_MIN": (-2147483648, "int32"),
+    "FLT_EPSILON": (1.1920928955078125e-07, "float32"), "warpSize": (32, "int32"),
+    "DBL_MAX": (1.7976931348623157e308, "float64"),
+    "DBL_EPSILON": (2.220446049250313e-16, "float64"),
+}  # fmt: skip
 
 
 class Expressions:

@@ -122,8 +122,7 @@ class Forward:
         if not self.part.has(n):
             return
         carried = [c for c in n.carried if c.name in self.part.names]
-        for c in carried:
-            out.append(Local(self.name(c.name), c.dtype, None, self.expr(c.first)))
+        out += [Local(self.name(c.name), c.dtype, None, self.expr(c.first)) for c in carried]
         counts = n.trips and n.trips in self.part.names
         if counts:
             count = Var("int64", f"{self.name(n.trips)}_count")

@@ -12,8 +12,10 @@ import numpy as np
 from adarray.backend import use
 from adarray.base.runtime import current_mode
 from adarray.compiler.ir.threads import ThreadKernel
+from adarray.device import is_device
+from adarray.device.array import host_of
 from adarray.errors import BackendError, KernelError
-from adarray.kernels import print_cpu
+from adarray.kernels import print_cpu, print_cuda
 from adarray.kernels.geometry import Launch
 
 _NAME = "adarray_kernel_name"
@@ -90,8 +92,98 @@ class CpuKernel:
         return int(call.used)
 
 
-def compiled(kernel: ThreadKernel, engine: Any) -> CpuKernel:
+class CudaKernel:
+    """A kernel compiled for a GPU; parameters are those of `CpuKernel`.
+
+    `counting` is the part of it that only counts what goes to the tape.
+    """
+
+    def __init__(
+        self, kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None
+    ) -> None:
+        self.kernel = kernel
+        self.library = engine.library
+        self.dtypes = dict(kernel.scalars)
+        printer = print_cuda.CudaPrinter(kernel, _NAME)
+        self.dynamic = len(printer.dynamic)
+        self.taped = printer.taped
+        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.counting: CudaKernel | None = None
+        if self.taped:
+            assert counting is not None
+            self.counting = CudaKernel.__new__(CudaKernel)
+            self.counting._count(counting, engine)
+
+    def _count(self, kernel: ThreadKernel, engine: Any) -> None:
+        """Become the kernel that counts."""
+        self.kernel, self.library, self.dtypes = kernel, engine.library, dict(kernel.scalars)
+        printer = print_cuda.CudaPrinter(kernel, _NAME, True)
+        self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
+        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+
+    def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
+        found = []
+        for name in self.kernel.order:
+            x = values[name]
+            if name in self.dtypes:
+                found.append(np.dtype(self.dtypes[name]).type(host_of(x)))
+            else:
+                found.append(self.library.raw(x))
+        if self.dynamic:
+            found.append(np.int64(launch.shared))
+        return found
+
+    def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
+        """Run it on arrays and numbers by name; return the bytes of its tapes."""
+        args, shared = self._arguments(launch, values), self.dynamic * launch.shared
+        if self.counting is None:
+            self.run(launch.grid, launch.block, args, shared_mem=shared)
+            return 0
+        words = self.counting.most(launch, values)
+        block = 8 * max(1, words) * launch.threads
+        many = min(launch.blocks, limit // block)
+        if many < 1:
+            raise KernelError(
+                f"kernel {self.kernel.name}: the tape of one block takes {block} bytes, more than "
+                f"memory_limit={limit}; give a larger one, or fewer threads to a block"
+            )
+        tape = self.library.raw(self.library.place(np.zeros(1))).repeat(many * block // 8)
+        for first in range(0, launch.blocks, many):
+            count = min(many, launch.blocks - first)
+            rest = [tape, np.int64(first), *map(np.uint32, launch.grid)]
+            self.run((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
+        return many * block
+
+    def most(self, launch: Launch, values: Mapping[str, Any]) -> int:
+        """Return how many values a thread puts on its tape at most."""
+        most = self.library.raw(self.library.place(np.zeros(1, np.uint64)))
+        # What the forward part writes is written again by the whole kernel.
+        written = {b.name for b in self.kernel.buffers if b.access != "in"}
+        given = {n: x.copy() if n in written else x for n, x in values.items()}
+        args = [*self._arguments(launch, given), most]
+        self.run(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
+        return int(most[0])
+
+
+def _on_gpu(text: str, engine: Any) -> tuple[str, Any]:
+    name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    source = text.replace(_NAME, name)
+    return source, engine.compile_source(source, name)
+
+
+def compiled(kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None) -> Any:
     """Return a kernel that is ready to run on an engine."""
     if getattr(engine, "language", "C") == "C":
         return CpuKernel(kernel, engine)
-    raise BackendError(f"kernels: the backend {engine.name!r} is not supported")
+    return CudaKernel(kernel, engine, counting)
+
+
+def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return zeros where `like` is."""
+    if not is_device(like):
+        return np.zeros(shape, dtype)
+    if shape == like.shape and like.dtype == dtype:
+        made = like.copy()
+        made[...] = 0
+        return made
+    return like.library.place(np.zeros(shape, dtype))

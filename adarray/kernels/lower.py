@@ -31,7 +31,12 @@ from adarray.kernels.values import (
 )
 
 _RESERVED = frozenset(
-    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "inline", "restrict", "bool", "true", "false", "class", "new", "delete", "this", "template", "public", "private", "operator", "y0", "y1", "j0", "j1", "jn", "yn", "gamma", "exp", "sin", "cos", "tan", "log", "sqrt", "pow", "floor", "ceil", "round", "trunc", "index", "div", "abs", "min", "max", "rint", "erf", "tape", "blockIdx", "threadIdx", "blockDim", "gridDim", "main", "signal"]
+    """auto break case char const continue default do double else enum extern float for goto if int
+    long register return short signed sizeof static struct switch typedef union unsigned void
+    volatile while inline restrict bool true false class new delete this template public private
+    operator y0 y1 j0 j1 jn yn gamma exp sin cos tan log sqrt pow floor ceil round trunc index div
+    abs min max rint erf tape blockIdx threadIdx blockDim gridDim main signal call malloc calloc
+    free memset memcpy lambda""".split()  # noqa: SIM905
 )
 
 
@@ -153,6 +158,10 @@ class Lowering:
         scalars: list[tuple[str, str]] = []
         order: list[str] = []
         for node in self.unit.constants:
+            if node.init is None and "extern" not in node.storage:
+                raise KernelError(
+                    f"{node.name!r} is filled by the host; make it a parameter", line_of(node)
+                )
             self.statements.declaration(node)
         for p in parameters(function):
             t, line = type_of(p.type, self.unit), line_of(p)

@@ -148,11 +148,7 @@ class Needs:
     def _forward_in(self, node: Node, loop: Loop, replay: Slice) -> None:
         """Add a node, with what it takes, to what runs again in iterations of a loop."""
         replay.nodes.add(id(node))
-        if isinstance(node, Write):
-            names = variables(node.index) | variables(node.value)
-        else:
-            names = set()
-        stack = list(names)
+        stack = list(_direct(node, "")) if isinstance(node, Write) else []
         at = node.loops.index(loop)
         for inside in node.loops[at + 1 :]:
             stack += self._loop_names(inside)

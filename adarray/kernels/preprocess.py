@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from adarray.errors import KernelError
@@ -175,7 +176,7 @@ class Preprocessor:
                 by = dict(
                     zip(macro.parameters, (self.expand(a, hidden) for a in args), strict=False)
                 )
-                body = [x for b in body for x in (by[b.text] if b.text in by else [b])]
+                body = [x for b in body for x in by.get(b.text, [b])]
             out += self.expand(body, hidden | {t.text})
         return out
 
@@ -190,7 +191,7 @@ def arguments(given: list[Token], at: int) -> tuple[list[list[Token]], int]:
             return args, i + 1
         if text == "," and depth == 1:
             args.append([])
-        elif not (i == at):
+        elif i != at:
             args[-1].append(given[i])
     raise KernelError("a bracket is not closed", line)
 
@@ -215,7 +216,19 @@ _WORDS = {
     "false": "((_Bool)0)", "nullptr": "0",
 }  # fmt: skip
 _DROPPED = frozenset(
-    ["__host__", "__forceinline__", "__noinline__", "__inline__", "inline", "static", "__restrict__", "__restrict", "restrict", "volatile", "typename"]
+    (
+        "__host__",
+        "__forceinline__",
+        "__noinline__",
+        "__inline__",
+        "inline",
+        "static",
+        "__restrict__",
+        "__restrict",
+        "restrict",
+        "volatile",
+        "typename",
+    )
 )
 _WITH_BRACKETS = frozenset(("__launch_bounds__", "__align__", "__attribute__", "alignas"))
 _CASTS = frozenset(("static_cast", "reinterpret_cast", "const_cast"))
@@ -226,7 +239,7 @@ _REFUSED = {
     "cooperative_groups": "cooperative groups", "texture": "textures", "surface": "surfaces",
     "cudaTextureObject_t": "textures", "half": "half precision", "__half": "half precision",
     "half2": "half precision", "__nv_bfloat16": "half precision", "union": "unions",
-    "curandState": "curand", "curandState_t": "curand", "lambda": "lambdas",
+    "curandState": "curand", "curandState_t": "curand",
 }  # fmt: skip
 _OPERATORS = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "+=": "iadd", "-=": "isubtract",
@@ -271,7 +284,7 @@ class Rewriter:
         self.templates: dict[str, Template] = {}
         self.types = {*_BASIC, *SCALARS, *VECTORS, "void"}
         self.structs: list[str] = []
-        for a, b in zip(given, given[1:], strict=False):
+        for a, b in pairwise(given):
             if a.text == "struct" and b.kind == "name":
                 self.types.add(b.text)
                 self.structs.append(b.text)
@@ -386,9 +399,7 @@ class Rewriter:
         _, end = _braces(given, end)
         body = given[start:end]
         name = next(
-            a.text
-            for a, b in zip(body, body[1:], strict=False)
-            if b.text == "(" and a.text != "__launch_bounds__"
+            a.text for a, b in pairwise(body) if b.text == "(" and a.text != "__launch_bounds__"
         )
         self.templates[name] = Template(tuple(names), body)
         return end

@@ -12,7 +12,8 @@ from adarray.core.dispatch import apply
 from adarray.core.protocol import bare, finish, traced
 from adarray.core.trace import Handle
 from adarray.errors import KernelError
-from adarray.kernels import declarations, lower, preprocess, print_cpu, uniform
+from adarray.kernels import declarations, lower, preprocess, print_cuda, uniform
+from adarray.kernels.adjoint import Adjoint
 from adarray.kernels.execution import Execution, check_overlap
 from adarray.kernels.geometry import Launch, triple
 from adarray.kernels.launch import USUAL_LIMIT
@@ -191,32 +192,49 @@ class RawKernel:
 
     # -- to read -----------------------------------------------------------------------------------
 
-    def _inputs(self, by: Sequence[str] | None) -> frozenset[str]:
+    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> Adjoint:
         names = [n for n in self._operation.operands if self._execution.dtypes[n] in FLOATS]
-        return frozenset(names if by is None else by)
+        inputs = frozenset(names if by is None else by)
+        unknown = inputs - set(names)
+        if unknown:
+            raise KernelError(
+                f"kernel {self.name}: {sorted(unknown)} are no floating-point parameters; there "
+                f"are {', '.join(names)}"
+            )
+        operands, launch = self._bound(grid, block, args, shared)
+        values = dict(zip(self._operation.operands, map(bare, operands), strict=True))
+        plain = self._execution.owned(launch, self._execution.checked(values), False)
+        return self._execution.of_facts(launch, inputs, plain)
 
     def adjoint_source(
-        self, block: Any = 1, args: Mapping[str, int] | None = None, by: Sequence[str] | None = None
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        *,
+        by: Sequence[str] | None = None,
+        shared_mem: int = 0,
     ) -> str:
-        """Return the adjoint as C for one processor, to read.
+        """Return the adjoint for a launch as CUDA C, to read.
 
         Parameters
         ----------
-        block : int or tuple of int, optional
-            Threads of a block, on which what is computed again may depend.
-        args : dict, optional
-            Integers among the arguments, by name.
+        grid, block, args, shared_mem
+            As for a call. What is computed again and what is added as one step depends on them.
         by : sequence of str, optional
             Parameters that are differentiated by; all arrays and numbers by default.
         """
-        launch = Launch(
-            (1, 1, 1), triple(block, self.name, "block"), 0, tuple((args or {}).items()), ()
-        )
-        made = self._execution.adjoint(launch, self._inputs(by))
-        return print_cpu.CpuPrinter(made.kernel, made.kernel.name, False).source()
+        made = self._adjoint(grid, block, args, by, shared_mem)
+        return print_cuda.CudaPrinter(made.kernel, made.kernel.name).source()
 
     def explain(
-        self, block: Any = 1, args: Mapping[str, int] | None = None, by: Sequence[str] | None = None
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        *,
+        by: Sequence[str] | None = None,
+        shared_mem: int = 0,
     ) -> dict[str, Any]:
         """Return figures of the adjoint; parameters are those of `adjoint_source`.
 
@@ -224,13 +242,10 @@ class RawKernel:
         -------
         dict
             ``"taped"``: values that loops put on the tape in each iteration, counted in the text;
-            ``"atomics"``: additions to global memory made as one step; ``"copies"``: arrays that
-            the adjoint copies before it starts.
+            ``"atomics"``: additions to global memory that are made as one step, likewise;
+            ``"copies"``: arrays that the adjoint copies before it starts.
         """
-        launch = Launch(
-            (1, 1, 1), triple(block, self.name, "block"), 0, tuple((args or {}).items()), ()
-        )
-        made = self._execution.adjoint(launch, self._inputs(by))
+        made = self._adjoint(grid, block, args, by, shared_mem)
         return {"taped": made.taped, "atomics": made.atomics, "copies": sorted(made.copies)}
 
 

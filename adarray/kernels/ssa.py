@@ -200,6 +200,9 @@ class _Maker:
         self.branches: list[list[Branch]] = [[]]
         self.blocks: list[list[Node]] = [[]]
         self.env: dict[str, Expr] = {}
+        # Reads whose elements hold still what they held, by memory and index.
+        self.reads: dict[tuple[str, Expr], str] = {}
+        self.written = _written(kernel.body)
         names = {n for n, _ in kernel.scalars} | {b.name for b in kernel.buffers}
         self.taken = names | {s.name for s in kernel.shared}
         self.taken |= {
@@ -231,17 +234,21 @@ class _Maker:
             return self.env.get(e.name, e)
         if isinstance(e, Load):
             index = self.expr(e.index)
+            known = self.reads.get((e.buffer, index))
+            if known is not None:
+                return Var(e.dtype, known)
             node = Read(
                 name=self.fresh(f"{e.buffer}_v"), dtype=e.dtype, buffer=e.buffer, index=index
             )
             self.values[node.name] = node
             self.add(node)
+            self.reads[e.buffer, index] = node.name
             return Var(e.dtype, node.name)
         if isinstance(e, Apply):
             args = tuple(self.expr(a) for a in e.args)
             made = Apply(e.dtype, e.name, args)
             if e.name in NAMED and not all(isinstance(a, Const) for a in args):
-                return self.define(e.name, made)
+                return self.define(f"{e.name}_v", made)
             return made
         return e
 
@@ -283,6 +290,7 @@ class _Maker:
         elif isinstance(s, Store):
             index = self.expr(s.index)
             self.add(Write(buffer=s.buffer, index=index, value=self.expr(s.value)))
+            self.forget({s.buffer})
         elif isinstance(s, Atomic):
             self._atomic(s)
         elif isinstance(s, If):
@@ -291,6 +299,7 @@ class _Maker:
             self._loop(s)
         elif isinstance(s, Barrier):
             self.add(Wait())
+            self.forget(self.written)
         elif not isinstance(s, Comment):
             raise KernelError("derivatives of a kernel that has a tape are not of reverse mode")
 
@@ -302,13 +311,19 @@ class _Maker:
             self.values[node.result] = node
             self.env[s.result] = Var(s.value.dtype, node.result)
         self.add(node)
+        self.forget({s.buffer})
 
     def _part(self, body: tuple[Stmt, ...]) -> tuple[list[Node], dict[str, Expr]]:
-        before = dict(self.env)
+        before, reads = dict(self.env), dict(self.reads)
         self.blocks.append([])
         self.block(body)
         after, self.env = self.env, before
+        self.reads = reads
         return self.blocks.pop(), after
+
+    def forget(self, buffers: set[str]) -> None:
+        """Note that memory may have changed."""
+        self.reads = {k: v for k, v in self.reads.items() if k[0] not in buffers}
 
     def _if(self, s: If) -> None:
         node = Branch(condition=self.define("test", self.expr(s.condition)))
@@ -317,6 +332,7 @@ class _Maker:
         node.body, then = self._part(s.body)
         node.orelse, orelse = self._part(s.orelse)
         self.branches[-1].pop()
+        self.forget(_written((s,)))
         for name in self.env:
             a, b = then[name], orelse[name]
             if a != b:
@@ -324,7 +340,6 @@ class _Maker:
                 node.phis.append(phi)
                 self.values[phi.name] = phi
                 self.env[name] = Var(a.dtype, phi.name)
-        node.order = node.order  # the place of its condition: inner nodes come behind
 
     def _loop(self, s: For | While) -> None:
         node = Loop(number=len([n for n in self.nodes if isinstance(n, Loop)]))
@@ -355,17 +370,26 @@ class _Maker:
             self.values[node.trips] = node
         self.loops.append(node)
         self.branches.append([])
+        self.forget(_written((s,)))
+        reads = dict(self.reads)
         self.env, outside = inner, self.env
         self.blocks.append([])
         self.block(s.body)
         node.body = self.blocks.pop()
         after, self.env = self.env, outside
+        self.reads = reads
         self.branches.pop()
         self.loops.pop()
         names = [n for n in self.env if n in changed]
         for name, c in zip(names, node.carried, strict=True):
             c.next = after[name]
             self.env[name] = Var(c.dtype, c.out)
+
+
+def _written(body: tuple[Stmt, ...]) -> set[str]:
+    """Return the memories that statements write."""
+    found = list(all_statements(body))
+    return {s.buffer for s in found if isinstance(s, (Store, Atomic))}
 
 
 def program(kernel: ThreadKernel) -> Program:

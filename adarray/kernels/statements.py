@@ -259,6 +259,8 @@ class Statements:
                 low.scopes[-1][d.name] = ElementPlace(t, place.memory, build.index(0))
                 return
             assert isinstance(t, Array)
+            if t.size is None and isinstance(d.init, self.ast.InitList):
+                t = Array(t.of, len(d.init.exprs))
             array = low.array(d.name, t, shared, line)
             low.scopes[-1][d.name] = array
             if d.init is not None:
@@ -273,7 +275,7 @@ class Statements:
             t = value_type(value)
         if isinstance(t, Pointer) and t.reference:
             assert d.init is not None
-            self._reference(d, t)
+            self._reference(d)
             return
         if constant and isinstance(value, Number) and isinstance(t, Scalar):
             known = build.cast(value.expr, t.dtype)
@@ -282,7 +284,7 @@ class Statements:
                 return
         low.scopes[-1][d.name] = low.declare(d.name, t, value, d)
 
-    def _reference(self, d: Any, t: Pointer) -> None:
+    def _reference(self, d: Any) -> None:
         place = self.low.expressions.place(d.init)
         if isinstance(place, ElementPlace):
             place = at(place.memory, self.low.named(f"{d.name}_at", place.index), place.type)

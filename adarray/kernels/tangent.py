@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
-    Const,
     Expr,
     For,
     If,
@@ -231,4 +230,19 @@ def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> Tangent:
     return Tangent(made, tangents)
 
 
-__all__ = ["Const", "Tangent", "tangent"]
+def doubled(kernel: ThreadKernel) -> ThreadKernel:
+    """Return what counts the tape of a tangent: every float on it has a tangent behind it."""
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in body:
+            if isinstance(s, If):
+                s = If(s.condition, block(s.body), block(s.orelse))
+            elif isinstance(s, For):
+                s = For(s.var, s.start, s.stop, block(s.body), s.kind)
+            elif isinstance(s, While):
+                s = While(s.condition, block(s.body), s.line)
+            out += [s, s] if isinstance(s, Push) and s.value.dtype in FLOATS else [s]
+        return tuple(out)
+
+    return replace(kernel, body=block(kernel.body))

@@ -75,6 +75,15 @@ class CudaEngine(DeviceEngine, CompilingEngine):
             threads=self.threads_per_block,
         )
 
+    language = "CUDA"  # of what `compile_source` takes
+
+    def compile_source(self, text: str, name: str) -> Any:
+        """Compile a kernel; return CuPy's function of it."""
+        import cupy
+        from adarray_backends.cuda import nvrtc
+
+        return nvrtc.load(cupy, text, (name,))[0]
+
     def enter(self) -> tuple[str, int]:
         """Let products and kernels follow this engine's options; return what held before."""
         before = PRECISION.get(), THREADS.get()

@@ -27,7 +27,7 @@ class Case:
     args: Callable[[Rng, Any], list[Any]]
     by: tuple[int, ...]
     expected: Callable[..., Any] | None = None
-    shared: Callable[[int], int] = lambda size: 0  # noqa: ARG005
+    shared: Callable[[int], int] = lambda size: 0
     options: tuple[str, ...] = ()
 
     def text(self, dtype: str) -> str:
@@ -277,7 +277,8 @@ __global__ void tiled_matmul(const REAL* A, const REAL* B, REAL* C, int n) {
 }
 """,
     (3, 3), (4, 4),
-    lambda r, t: [*(r.normal(size=(12, 12)).astype(t) for _ in range(2)), np.zeros((12, 12), t), 12],
+    lambda r, t: [r.normal(size=(12, 12)).astype(t), r.normal(size=(12, 12)).astype(t),
+                  np.zeros((12, 12), t), 12],
     (0, 1),
     lambda a, b, c, n: a @ b,
 )  # fmt: skip
@@ -415,14 +416,14 @@ _case(
 #define NOPT 3
 __constant__ int maturities[] = {2, 4, 6};
 
-__device__ void path_calc(REAL *L, const REAL *z, const REAL *lambda, REAL delta, int Nmat) {
+__device__ void path_calc(REAL *L, const REAL *z, const REAL *lam0, REAL delta, int Nmat) {
     int i, n;
     REAL sqez, lam, con1, v, vrat;
     for (n = 0; n < Nmat; n++) {
         sqez = sqrt(delta) * z[n];
         v = 0.0;
         for (i = n + 1; i < NN; i++) {
-            lam = lambda[i - n - 1];
+            lam = lam0[i - n - 1];
             con1 = delta * lam;
             v += (con1 * L[i]) / (1.0 + delta * L[i]);
             vrat = exp(con1 * v + lam * (sqez - 0.5 * con1));
@@ -449,13 +450,13 @@ __device__ REAL portfolio(REAL *L, const REAL *swaprates, REAL delta, int Nmat) 
     return v;
 }
 
-__global__ void libor(const REAL *z, const REAL *lambda, const REAL *L0, const REAL *swaprates,
+__global__ void libor(const REAL *z, const REAL *lam0, const REAL *L0, const REAL *swaprates,
                       REAL *v, REAL delta, int paths) {
     const int tid = blockDim.x * blockIdx.x + threadIdx.x;
     REAL L[NN];
     if (tid < paths) {
         for (int i = 0; i < NN; i++) L[i] = L0[i];
-        path_calc(L, z + tid * NMAT, lambda, delta, NMAT);
+        path_calc(L, z + tid * NMAT, lam0, delta, NMAT);
         v[tid] = portfolio(L, swaprates, delta, NMAT);
     }
 }

@@ -1,0 +1,202 @@
+"""Which buffers' elements belong to one thread each, so that nothing need be added as one step.
+
+Where the indices of a buffer follow from the launch alone, a kernel is made of what they take. It
+runs once for a launch, and notes for each element the first and the last thread that touch it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adarray.compiler.ir.loopir import Const, Expr, If, Let, Param, Var
+from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, variables
+from adarray.kernels import build
+from adarray.kernels.forward import Forward
+from adarray.kernels.needs import Slice, _direct
+from adarray.kernels.simplify import simplified
+from adarray.kernels.ssa import Branch, Carried, Loop, Node, Program, Read, Write
+
+_ME = "owner_me"
+
+
+def first(name: str) -> str:
+    """Return the name of the array of the first threads that touch a buffer's elements."""
+    return f"{name}_first"
+
+
+def last(name: str) -> str:
+    """Return the name of the array of the last ones."""
+    return f"{name}_last"
+
+
+def size(name: str) -> str:
+    """Return the name of the number of a buffer's elements."""
+    return f"{name}_size"
+
+
+class _Known:
+    """Finds what follows from a launch alone."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.kept: dict[str, bool] = {}
+
+    def name(self, name: str) -> bool:
+        """Whether a value does."""
+        if name not in self.kept:
+            self.kept[name] = True  # in a circle of carried values, the others decide
+            v = self.program.values.get(name)
+            if v is None:
+                floats = {n for n, d in self.program.kernel.scalars if d.startswith("float")}
+                self.kept[name] = name not in floats
+            elif isinstance(v, (Read, Write)):
+                self.kept[name] = False
+            else:
+                deeper = _direct(v, name)
+                if isinstance(v, Loop) and v.condition is not None:
+                    deeper = deeper | {v.condition.name}
+                self.kept[name] = all(map(self.name, deeper))
+        return self.kept[name]
+
+    def expr(self, e: Expr) -> bool:
+        """Whether an expression does."""
+        return all(map(self.name, variables(e)))
+
+    def loop(self, n: Loop) -> bool:
+        """Whether the iterations of a loop do."""
+        names = variables(n.start) | variables(n.stop)
+        return all(map(self.name, names)) and (n.condition is None or self.name(n.condition.name))
+
+
+class _Probe(Forward):
+    """Writes what the indices of some buffers take."""
+
+    def __init__(self, program: Program, part: Slice, buffers: set[str], known: _Known) -> None:
+        super().__init__(program, part, set(), lambda n: n, {}, set())
+        self.buffers = buffers
+        self.known = known
+
+    def _block(self, nodes: list[Node], out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        for n in nodes:
+            if isinstance(n, (Read, Write)):
+                if n.buffer in self.buffers:
+                    self._touch(n.buffer, n.index, out)
+            else:
+                super()._block([n], out, base, depth)
+
+    def _branch(self, n: Branch, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        if self.known.expr(n.condition):
+            super()._branch(n, out, base, depth)
+            return
+        # Whichever way threads go, they touch no more than both ways do.
+        for part in (n.body, n.orelse):
+            inside: list[Stmt] = []
+            self._block(part, inside, base, depth + 1)
+            if inside:
+                out.append(If(Const("bool", True), tuple(inside)))
+
+    def _touch(self, buffer: str, index: Expr, out: list[Stmt]) -> None:
+        inside = build.both(
+            build.compare("less_equal", build.index(0), index),
+            build.compare("less", index, Var("int64", size(buffer))),
+        )
+        me = Var("int64", _ME)
+        notes = (
+            Atomic(first(buffer), index, "minimum", me),
+            Atomic(last(buffer), index, "maximum", me),
+        )
+        out.append(If(inside, notes))
+
+
+def _me(blocks: bool) -> Expr:
+    """Return the number of a block, or of a thread of the grid."""
+
+    def at(name: str) -> Expr:
+        return build.cast(Var("uint32", name), "int64")
+
+    def row(kind: str, sizes: str) -> Expr:
+        e: Expr = at(f"{kind}.z")
+        for axis in "yx":
+            e = build.add(build.multiply(e, at(f"{sizes}.{axis}")), at(f"{kind}.{axis}"))
+        return e
+
+    block = row("blockIdx", "gridDim")
+    if blocks:
+        return block
+    threads = at("blockDim.x")
+    for axis in "yz":
+        threads = build.multiply(threads, at(f"blockDim.{axis}"))
+    return build.add(build.multiply(block, threads), row("threadIdx", "blockDim"))
+
+
+def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel, set[str]]:
+    """Return a kernel that finds who touches elements of buffers, and which ones it looks at.
+
+    Parameters
+    ----------
+    program : Program
+    names : set of str
+        Buffers.
+    blocks : bool
+        Whether it notes blocks, in the place of threads.
+    """
+    known = _Known(program)
+    buffers = set()
+    for name in names:
+        accesses = program.accesses(name)
+        if accesses and all(
+            known.expr(a.index) and all(map(known.loop, a.loops)) for a in accesses
+        ):
+            buffers.add(name)
+    part = Slice()
+    stack: list[str] = []
+    for name in buffers:
+        for a in program.accesses(name):
+            stack += variables(a.index)
+            for b in [b for x in a.loops for b in x.branches] + list(a.branches):
+                if known.expr(b.condition):
+                    stack += variables(b.condition)
+            for x in a.loops:
+                part.nodes.add(id(x))
+                stack += variables(x.start) | variables(x.stop)
+                stack += [x.condition.name] if x.condition else []
+    while stack:
+        name = stack.pop()
+        v = program.values.get(name)
+        if v is None or name in part.names:
+            continue
+        part.names.add(name)
+        stack += _direct(v, name)
+        around = (
+            v.branch
+            if not isinstance(v, (Read, Write, Loop, Carried)) and hasattr(v, "branch")
+            else v
+        )
+        if isinstance(v, Carried):
+            part.names |= {v.name, v.out}
+            around = v.loop
+        loops = [*around.loops, around] if isinstance(around, Loop) else list(around.loops)  # type: ignore[union-attr]
+        for x in loops:
+            part.nodes.add(id(x))
+            stack += variables(x.start) | variables(x.stop)
+            stack += [x.condition.name] if x.condition else []
+        for b in [b for x in loops for b in x.branches] + list(around.branches):  # type: ignore[union-attr]
+            if known.expr(b.condition):
+                stack += variables(b.condition)
+    body = _Probe(program, part, buffers, known).statements(program.body)
+    whole = (Let(_ME, _me(blocks)), *body)
+    params = tuple(Param(f(n), "int64", "inout") for n in sorted(buffers) for f in (first, last))
+    scalars = (*program.kernel.scalars, *((size(n), "int64") for n in sorted(buffers)))
+    order = (*(p.name for p in params), *(n for n, _ in scalars))
+    kernel = ThreadKernel(f"{program.kernel.name}_owners", params, scalars, order, (), whole)
+    return simplified(kernel), buffers
+
+
+def owned(found: dict[str, Any], buffers: set[str]) -> frozenset[str]:
+    """Return the buffers of whose elements none was touched by two."""
+    good = set()
+    for name in buffers:
+        low, high = found[first(name)], found[last(name)]
+        if not bool(((high >= 0) & (high != low)).any()):
+            good.add(name)
+    return frozenset(good)

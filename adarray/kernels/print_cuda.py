@@ -1,0 +1,207 @@
+"""Kernels as CUDA C++: one thread of the text is one thread of the GPU.
+
+A kernel with a tape runs on a part of its blocks at a time, as many as there is memory for; its
+`blockIdx` is computed. The tapes of all threads lie side by side, so that threads of a warp that
+put a value on them write to neighbouring places.
+"""
+
+from __future__ import annotations
+
+from adarray.compiler.ir.loopir import Expr
+from adarray.compiler.ir.threads import (
+    BLOCK,
+    SIZES,
+    THREAD,
+    Atomic,
+    Pop,
+    Push,
+    ThreadKernel,
+    all_statements,
+)
+from adarray.errors import KernelError
+from adarray.kernels.printing import Printer
+from adarray.kernels.texts import CTYPES, STORED
+
+HEAD = r"""
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+#include <cstdint>
+#endif
+#define _Bool bool
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+// The sum over the threads of a warp that there are, added as one step.
+template <typename T> __device__ __forceinline__ void adarray_total(T *place, T value) {
+    const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    const unsigned all = blockDim.x * blockDim.y * blockDim.z, first = t & ~31u;
+    const unsigned count = all - first < 32u ? all - first : 32u;
+    const unsigned mask = count == 32u ? 0xffffffffu : (1u << count) - 1u;
+    for (unsigned by = 16; by > 0; by /= 2) {
+        const T other = __shfl_down_sync(mask, value, by);
+        if ((t & 31u) + by < count) value += other;
+    }
+    if ((t & 31u) == 0) atomicAdd(place, value);
+}
+"""
+USUAL_SHARED = 48 << 10  # bytes that a kernel's own shared memory may have
+_SIZE = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4,
+         "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1}  # fmt: skip
+_ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
+
+
+class CudaPrinter(Printer):
+    """Prints one kernel.
+
+    Parameters
+    ----------
+    kernel : ThreadKernel
+    name : str
+        Of the function.
+    counting : bool
+        Whether it only counts what goes to the tape.
+    """
+
+    def __init__(self, kernel: ThreadKernel, name: str, counting: bool = False) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.name = name
+        self.counting = counting
+        self.buffers = {b.name: b for b in kernel.buffers}
+        self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
+        self.dynamic = [s for s in kernel.shared if s.size is None]
+        for n in (*THREAD, *BLOCK, *SIZES):
+            self.text.names[n] = n
+        if self.taped and not counting:
+            # A launch has a part of the blocks, in a row.
+            for n in (*BLOCK, "gridDim.x", "gridDim.y", "gridDim.z"):
+                self.text.names[n] = n.replace(".", "_") + "_of"
+
+    def source(self) -> str:
+        """Return the text of the function."""
+        k = self.kernel
+        params = []
+        for name in k.order:
+            if name in self.buffers:
+                b = self.buffers[name]
+                star = "const " if b.access == "in" else ""
+                params.append(f"{star}{STORED[b.dtype]} *__restrict__ {name}")
+            else:
+                params.append(f"const {STORED[dict(k.scalars)[name]]} {name}")
+        if self.dynamic:
+            params.append("const int64_t adarray_dynamic_bytes")
+        if self.counting:
+            params.append("unsigned long long *adarray_most")
+        elif self.taped:
+            params.append("double *__restrict__ adarray_tape")
+            params.append("const int64_t adarray_first")
+            params += [f"const uint32_t gridDim_{a}_of" for a in "xyz"]
+        self.line(f'extern "C" __global__ void {self.name}({", ".join(params)}) {{')
+        self.depth = 1
+        self._geometry()
+        self._shared()
+        self.block(k.body)
+        if self.counting:
+            self.line("atomicMax(adarray_most, (unsigned long long)adarray_top);")
+        self.depth = 0
+        self.line("}")
+        return "\n".join(self.lines) + "\n"
+
+    def _geometry(self) -> None:
+        if not self.taped:
+            return
+        self.line("int64_t adarray_top = 0;")
+        if self.counting:
+            return
+        self.line("const int64_t adarray_threads = (int64_t)blockDim.x * blockDim.y * blockDim.z;")
+        self.line("const int64_t adarray_step = adarray_threads * gridDim.x;")
+        self.line("adarray_tape += blockIdx.x * adarray_threads + "
+                  "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;")  # fmt: skip
+        self.line("const int64_t adarray_block = adarray_first + blockIdx.x;")
+        self.line("const uint32_t blockIdx_x_of = adarray_block % gridDim_x_of;")
+        self.line("const uint32_t blockIdx_y_of = adarray_block / gridDim_x_of % gridDim_y_of;")
+        self.line("const uint32_t blockIdx_z_of = adarray_block / gridDim_x_of / gridDim_y_of;")
+
+    def _shared(self) -> None:
+        """Print the memory of a block, set to zero where it has to be."""
+        fixed = sum(_SIZE[s.dtype] * (s.size or 0) for s in self.kernel.shared)
+        if fixed > USUAL_SHARED:
+            raise KernelError(
+                f"kernel {self.kernel.name}: it takes {fixed} bytes of shared memory, and a block "
+                f"has {USUAL_SHARED}: derivatives need as much again as what they are of; use "
+                "smaller tiles"
+            )
+        if self.dynamic:
+            self.line("extern __shared__ double adarray_dynamic[];")
+        for k, s in enumerate(self.dynamic):
+            t = STORED[s.dtype]
+            self.line(f"{t} *const {s.name} = ({t} *)((char *)adarray_dynamic + "
+                      f"{k} * adarray_dynamic_bytes);")  # fmt: skip
+        for s in self.kernel.shared:
+            if s.size is not None:
+                self.line(f"__shared__ {STORED[s.dtype]} {s.name}[{s.size}];")
+        cleared = [s for s in self.kernel.shared if s.zero]
+        if cleared:
+            self.line("{")
+            self.line("    const int n_ = blockDim.x * blockDim.y * blockDim.z;")
+            self.line("    const int t_ = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x "
+                      "+ threadIdx.x;")  # fmt: skip
+            for s in cleared:
+                size = (
+                    str(s.size)
+                    if s.size is not None
+                    else f"adarray_dynamic_bytes / {_SIZE[s.dtype]}"
+                )
+                self.line(f"    for (int i_ = t_; i_ < {size}; i_ += n_) {s.name}[i_] = 0;")
+            self.line("    __syncthreads();")
+            self.line("}")
+
+    def barrier(self) -> None:
+        """Print a barrier."""
+        self.line("__syncthreads();")
+
+    def atomic(self, s: Atomic) -> None:
+        """Print an atomic operation."""
+        place, value = f"&{self.element(s.buffer, s.index)}", self.text(s.value)
+        if s.uniform:
+            self.line(f"adarray_total({place}, {value});")
+            return
+        dtype = s.value.dtype
+        text = f"{_ATOMIC[s.combine]}({place}, {value})"
+        if dtype == "int64":
+            cast = "(unsigned long long *)" if s.combine == "add" else "(long long *)"
+            text = f"{_ATOMIC[s.combine]}({cast}{place}, {value})"
+        self.line(f"const {CTYPES[dtype]} {s.result} = {text};" if s.result else f"{text};")
+
+    def push(self, value: Expr) -> None:
+        """Print how a value gets onto the tape."""
+        if self.counting:
+            self.line("adarray_top++;")
+            return
+        text = self.text(value)
+        if value.dtype in ("int64", "uint64"):
+            text = f"__longlong_as_double({text})"
+        self.line(f"adarray_tape[adarray_top++ * adarray_step] = {text};")
+
+    def pop(self, s: Pop) -> None:
+        """Print how a value comes off the tape."""
+        text = "adarray_tape[--adarray_top * adarray_step]"
+        if s.dtype in ("int64", "uint64"):
+            text = f"__double_as_longlong({text})"
+        self.let(s.name, s.dtype, f"({CTYPES[s.dtype]}){text}")
+
+
+def source(kernel: ThreadKernel, name: str, counting: bool = False) -> str:
+    """Return the text of a kernel as CUDA C++."""
+    return HEAD + CudaPrinter(kernel, name, counting).source()
