@@ -81,7 +81,7 @@ class Adjoint:
 
 def shadow(name: str) -> str:
     """Return the name of a value's derivative on the way back."""
-    return f"{name}_b"
+    return f"{name}__b"
 
 
 class _Prologue:
@@ -111,7 +111,7 @@ class Reverse:
     def renamed(self, name: str) -> str:
         """Return the name that a value has on the way back."""
         in_loop = name in self.program.values and self.program.home(name) is not None
-        return f"{name}_r" if in_loop else name
+        return f"{name}__r" if in_loop else name
 
     def read(self, e: Expr) -> Expr:
         """Return an expression as the reverse half reads it."""
@@ -162,8 +162,8 @@ class Reverse:
     def named(self, g: Expr, out: list[Any]) -> Expr:
         """Return a derivative by a name of its own."""
         self.count += 1
-        out.append(Let(f"g{self.count}_b", g))
-        return Var(g.dtype, f"g{self.count}_b")
+        out.append(Let(f"g__{self.count}", g))
+        return Var(g.dtype, f"g__{self.count}")
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -259,10 +259,10 @@ class Reverse:
             ends: list[Any] = []
             self.live |= {c.name for c in going}
             for c in going:
-                ends.append(Let(f"{c.name}_d", Var(c.dtype, shadow(c.name))))
+                ends.append(Let(f"{c.name}__d", Var(c.dtype, shadow(c.name))))
                 ends.append(Assign(shadow(c.name), build.const(0, c.dtype)))
             for c in going:
-                self.push(c.next, Var(c.dtype, f"{c.name}_d"), ends)
+                self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
             body = self.block(n.body, ends)
             more = [c for c in moving if c.name in self.live and c not in going]
             if not more:
@@ -276,7 +276,7 @@ class Reverse:
             if c.out in self.live:
                 first = Var(c.dtype, shadow(c.out))
             out.append(Local(shadow(c.name), c.dtype, None, first))
-        back = f"{n.var or n.trips}_back"
+        back = f"{n.var or n.trips}__back"
         if n.var is not None:
             start, stop = self.read(n.start), self.read(n.stop)
             count = build.subtract(stop, start)
@@ -352,7 +352,7 @@ class _Assembly:
         def name(n: str) -> str:
             home = self.program.home(n) if n in self.program.values else None
             if home is not None and home is not loop and home not in loop.loops:
-                return f"{n}_f{loop.number}"
+                return f"{n}__f{loop.number}"
             return self.reverse.renamed(n)
 
         forward = Forward(self.program, replay, hoisted, name, {}, self.arrays(loop))
@@ -395,7 +395,7 @@ def adjoint(
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
     declared = [Local(shadow(n), scalars[n], None, build.const(0, scalars[n])) for n in numbers]
     sums = [
-        Atomic(f"{n}_sum_b", build.index(0), "add", Var(scalars[n], shadow(n)), None, True)
+        Atomic(f"{n}__sum", build.index(0), "add", Var(scalars[n], shadow(n)), None, True)
         for n in numbers
     ]
     assembly = _Assembly(program, needs, reverse)
@@ -450,15 +450,16 @@ def _finished(
     buffers += [Param(s, params[n].dtype, "inout") for n, s in shadows.items()]
     scalars = tuple((n, d) for n, d in k.scalars if n in names)
     dtypes = dict(k.scalars)
-    buffers += [Param(f"{n}_sum_b", dtypes[n], "inout") for n in numbers]
+    buffers += [Param(f"{n}__sum", dtypes[n], "inout") for n in numbers]
     order = [n for n in k.order if n in names] + list(shadows.values())
-    order += [f"{n}_sum_b" for n in numbers]
+    order += [f"{n}__sum" for n in numbers]
     shared = [s for s in k.shared if s.name in names]
     shared += [
         Shared(shadow(s.name), s.dtype, s.size, True) for s in k.shared if shadow(s.name) in names
     ]
+    tables = tuple(t for t in k.tables if t.name in names)
     kernel = ThreadKernel(
-        f"{k.name}_adjoint", tuple(buffers), scalars, tuple(order), tuple(shared), whole
+        f"{k.name}_adjoint", tuple(buffers), scalars, tuple(order), tuple(shared), whole, tables
     )
     shared_names = {s.name for s in shared}
     atomics = sum(
@@ -472,8 +473,9 @@ def _finished(
         f"{k.name}_count", tuple(b for b in buffers if b.name in inner),
         tuple(s for s in scalars if s[0] in inner), tuple(n for n in order if n in inner),
         tuple(s for s in k.shared if s.name in inner), counted,
+        tuple(t for t in k.tables if t.name in inner),
     )  # fmt: skip
-    shadows |= {n: f"{n}_sum_b" for n in numbers}
+    shadows |= {n: f"{n}__sum" for n in numbers}
     return Adjoint(kernel, shadows, copies, taped, atomics, counting)
 
 

@@ -98,8 +98,8 @@ class Forward:
         shown = self.name(result) if result else None
         if result and depth and result in self.hoisted:
             base.append(Local(self.name(result), value.dtype))
-            out.append(Atomic(n.buffer, index, n.combine, value, f"{shown}_here"))
-            out.append(Assign(self.name(result), Var(value.dtype, f"{shown}_here")))
+            out.append(Atomic(n.buffer, index, n.combine, value, f"{shown}__here"))
+            out.append(Assign(self.name(result), Var(value.dtype, f"{shown}__here")))
         else:
             out.append(Atomic(n.buffer, index, n.combine, value, shown))
 
@@ -125,7 +125,7 @@ class Forward:
         out += [Local(self.name(c.name), c.dtype, None, self.expr(c.first)) for c in carried]
         counts = n.trips and n.trips in self.part.names
         if counts:
-            count = Var("int64", f"{self.name(n.trips)}_count")
+            count = Var("int64", f"{self.name(n.trips)}__count")
             out.append(Local(count.name, "int64", None, build.index(0)))
         body = self.statements(n.body)
         for name in self.taped.get(n.number, ()):
@@ -152,8 +152,8 @@ class Forward:
             if value == Var(dtype, name):
                 continue
             if variables(value) & (targets - {name}):
-                first.append(Let(f"{name}_next", value))
-                value = Var(dtype, f"{name}_next")
+                first.append(Let(f"{name}__next", value))
+                value = Var(dtype, f"{name}__next")
             last.append(Assign(name, value))
         return first + last
 

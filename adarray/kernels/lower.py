@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Param, Var
-from adarray.compiler.ir.threads import Shared, Stmt, ThreadKernel, loads
+from adarray.compiler.ir.threads import Shared, Stmt, Table, ThreadKernel, loads
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.calls import Calls
@@ -57,6 +57,7 @@ class Lowering:
         self.emitter.taken |= _RESERVED
         self.scopes: list[dict[str, Place]] = [{}]
         self.shared: list[Shared] = []
+        self.tables: list[Table] = []
         self.structs: dict[str, str] = {}  # parameters that are numbers of a struct, by name
         self.expressions = Expressions(self)
         self.calls = Calls(self)
@@ -150,6 +151,18 @@ class Lowering:
             self.emit(Local(made, dtype, build.index(count)))
         return ElementPlace(t, Memory(made, dtype), build.index(0))
 
+    def table(self, name: str, t: Array, values: list[Const]) -> ElementPlace:
+        """Declare an array of constants; what is not given is 0."""
+        inner: CType = t.of
+        while isinstance(inner, Array):
+            inner = inner.of
+        dtype = element_dtype(inner, 0)
+        made = self.emitter.fresh(name)
+        given = [build.const(v.value, dtype).value for v in values]
+        given += [0] * (len(leaves(t)) - len(given))
+        self.tables.append(Table(made, dtype, tuple(given)))
+        return ElementPlace(t, Memory(made, dtype, False), build.index(0))
+
     # -- the kernel ----------------------------------------------------------------------------
 
     def kernel(self, function: Any) -> ThreadKernel:
@@ -198,6 +211,7 @@ class Lowering:
             tuple(order),
             tuple(self.shared),
             body,
+            tuple(self.tables),
         )
 
     def _struct_parameter(

@@ -16,22 +16,22 @@ from adarray.kernels.needs import Slice, _direct
 from adarray.kernels.simplify import simplified
 from adarray.kernels.ssa import Branch, Carried, Loop, Node, Program, Read, Write
 
-_ME = "owner_me"
+_ME = "owner__me"
 
 
 def first(name: str) -> str:
     """Return the name of the array of the first threads that touch a buffer's elements."""
-    return f"{name}_first"
+    return f"{name}__first"
 
 
 def last(name: str) -> str:
     """Return the name of the array of the last ones."""
-    return f"{name}_last"
+    return f"{name}__last"
 
 
 def size(name: str) -> str:
     """Return the name of the number of a buffer's elements."""
-    return f"{name}_size"
+    return f"{name}__size"
 
 
 class _Known:
@@ -40,6 +40,7 @@ class _Known:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.kept: dict[str, bool] = {}
+        self.tables = {t.name for t in program.kernel.tables}
 
     def name(self, name: str) -> bool:
         """Whether a value does."""
@@ -49,7 +50,7 @@ class _Known:
             if v is None:
                 floats = {n for n, d in self.program.kernel.scalars if d.startswith("float")}
                 self.kept[name] = name not in floats
-            elif isinstance(v, (Read, Write)):
+            elif isinstance(v, Write) or (isinstance(v, Read) and v.buffer not in self.tables):
                 self.kept[name] = False
             else:
                 deeper = _direct(v, name)
@@ -78,7 +79,7 @@ class _Probe(Forward):
 
     def _block(self, nodes: list[Node], out: list[Stmt], base: list[Stmt], depth: int) -> None:
         for n in nodes:
-            if isinstance(n, (Read, Write)):
+            if isinstance(n, (Read, Write)) and n.buffer not in self.known.tables:
                 if n.buffer in self.buffers:
                     self._touch(n.buffer, n.index, out)
             else:
@@ -188,7 +189,9 @@ def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel
     params = tuple(Param(f(n), "int64", "inout") for n in sorted(buffers) for f in (first, last))
     scalars = (*program.kernel.scalars, *((size(n), "int64") for n in sorted(buffers)))
     order = (*(p.name for p in params), *(n for n, _ in scalars))
-    kernel = ThreadKernel(f"{program.kernel.name}_owners", params, scalars, order, (), whole)
+    kernel = ThreadKernel(
+        f"{program.kernel.name}_owners", params, scalars, order, (), whole, program.kernel.tables
+    )
     return simplified(kernel), buffers
 
 

@@ -284,6 +284,8 @@ class Rewriter:
         self.templates: dict[str, Template] = {}
         self.types = {*_BASIC, *SCALARS, *VECTORS, "void"}
         self.structs: list[str] = []
+        # Words that are not C's may be names of variables.
+        self.variables = {b.text for a, b in pairwise(given) if a.text in _BASIC}
         for a, b in pairwise(given):
             if a.text == "struct" and b.kind == "name":
                 self.types.add(b.text)
@@ -322,7 +324,7 @@ class Rewriter:
                 inner, end = _braces(given, i + 1)
                 self.given = [*given[: i + 1], *inner, *given[end:]]
             return i + 1
-        if t.text in _REFUSED:
+        if t.text in _REFUSED and t.text not in self.variables:
             raise KernelError(f"{_REFUSED[t.text]} ({t.text}) cannot be differentiated", t.line)
         if t.text in _DROPPED:
             return i + 1

@@ -134,9 +134,10 @@ class CpuPrinter(Printer):
         for a, axis in enumerate("xyz"):
             self.line(f"const uint32_t gridDim_{axis} = call->grid[{a}], "
                       f"blockDim_{axis} = call->block[{a}];")  # fmt: skip
+        self.tables(k)
         self._memory()
         for name, dtype in self.totals.items():
-            self.line(f"{CTYPES[dtype]} {name}_total = 0;")
+            self.line(f"{CTYPES[dtype]} {name}__total = 0;")
         self.line("for (;;) {")
         self.line(
             "    int64_t b_ = __atomic_fetch_add(&call->next, call->chunk, __ATOMIC_RELAXED);"
@@ -161,7 +162,7 @@ class CpuPrinter(Printer):
         self.line("    }")
         self.line("}")
         for name, dtype in self.totals.items():
-            self.line(self._added(f"&{name}[0]", dtype, "add", f"{name}_total", True) + ";")
+            self.line(self._added(f"&{name}[0]", dtype, "add", f"{name}__total", True) + ";")
         self._release()
         self.depth = 0
         self.line("}")
@@ -187,10 +188,10 @@ class CpuPrinter(Printer):
             if isinstance(d, Local) and d.size is not None:
                 assert isinstance(d.size, Const)
                 many = f"{d.size.value} * "
-                self.text.names[name] = f"({name}_all + {d.size.value} * t_)"
+                self.text.names[name] = f"({name}__all + {d.size.value} * t_)"
             else:
-                self.text.names[name] = f"{name}_all[t_]"
-            self.work.append((t, f"{name}_all", f"{many}threads_ * sizeof({t})"))
+                self.text.names[name] = f"{name}__all[t_]"
+            self.work.append((t, f"{name}__all", f"{many}threads_ * sizeof({t})"))
         for t, name, size in self.work:
             self.line(f"{t} *restrict const {name} = malloc({size});")
         if self.taped:
@@ -363,7 +364,7 @@ class CpuPrinter(Printer):
     def atomic(self, s: Atomic) -> None:
         """Print an addition that other threads may make at the same time."""
         if s.uniform:
-            self.line(f"{s.buffer}_total += {self.text(s.value)};")
+            self.line(f"{s.buffer}__total += {self.text(s.value)};")
             return
         place = self.element(s.buffer, s.index)
         dtype = s.value.dtype

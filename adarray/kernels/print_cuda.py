@@ -109,6 +109,7 @@ class CudaPrinter(Printer):
             params += [f"const uint32_t gridDim_{a}_of" for a in "xyz"]
         self.line(f'extern "C" __global__ void {self.name}({", ".join(params)}) {{')
         self.depth = 1
+        self.tables(k)
         self._geometry()
         self._shared()
         self.block(k.body)

@@ -10,9 +10,10 @@ from adarray.compiler.ir.threads import (
     Pop,
     Push,
     Stmt,
+    ThreadKernel,
     While,
 )
-from adarray.kernels.texts import CTYPES, STORED, Texts
+from adarray.kernels.texts import CTYPES, STORED, Texts, number
 
 
 class Printer:
@@ -76,6 +77,12 @@ class Printer:
             self.line(f"// {s.text}")
         else:
             raise AssertionError(s)
+
+    def tables(self, kernel: ThreadKernel) -> None:
+        """Print arrays of constants."""
+        for t in kernel.tables:
+            values = ", ".join(number(Const(t.dtype, v)) for v in t.values)
+            self.line(f"const {STORED[t.dtype]} {t.name}[{len(t.values)}] = {{{values}}};")
 
     def let(self, name: str, dtype: str, value: str) -> None:
         """Print the declaration of a name that does not change."""

@@ -17,7 +17,7 @@ from adarray.kernels import build
 from adarray.kernels.canonical import Counted, assigned, counted
 from adarray.kernels.declarations import constant_of, line_of, type_of
 from adarray.kernels.exits import masked
-from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, Void
+from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, Void, leaves
 from adarray.kernels.values import (
     ElementPlace,
     Number,
@@ -26,6 +26,7 @@ from adarray.kernels.values import (
     ScalarPlace,
     Value,
     at,
+    part,
     place_type,
     read,
 )
@@ -261,6 +262,10 @@ class Statements:
             assert isinstance(t, Array)
             if t.size is None and isinstance(d.init, self.ast.InitList):
                 t = Array(t.of, len(d.init.exprs))
+            known = None if shared or not constant else self._constants(d.init, t)
+            if known is not None:
+                low.scopes[-1][d.name] = low.table(d.name, t, known)
+                return
             array = low.array(d.name, t, shared, line)
             low.scopes[-1][d.name] = array
             if d.init is not None:
@@ -283,6 +288,26 @@ class Statements:
                 low.scopes[-1][d.name] = ScalarPlace(d.name, t.dtype, known)
                 return
         low.scopes[-1][d.name] = low.declare(d.name, t, value, d)
+
+    def _constants(self, init: Any, t: CType) -> list[Const] | None:
+        """Return what an array of constants holds, row by row; None where it is not known."""
+        if not isinstance(t, Array) or not isinstance(init, self.ast.InitList):
+            return None
+        found: list[Const] = []
+        for e in init.exprs:
+            if isinstance(e, self.ast.InitList):
+                row = self._constants(e, t.of)
+                if row is None:
+                    return None
+                found += row + [build.const(0, "int32")] * (len(leaves(t.of)) - len(row))
+                continue
+            self.low.emitter.begin()
+            value = self.low.expressions.value(e)
+            self.low.emitter.end()
+            if not isinstance(value, Number) or not isinstance(value.expr, Const):
+                return None
+            found.append(value.expr)
+        return found
 
     def _reference(self, d: Any) -> None:
         place = self.low.expressions.place(d.init)
@@ -323,8 +348,6 @@ class Statements:
                 raise KernelError("an array begins with a list in braces", line_of(init))
             self.low.expressions.store(place, self.low.expressions.value(init), init)
             return
-        from adarray.kernels.values import part
-
         exprs = list(init.exprs)
         if isinstance(t, Struct):
             for (name, _), e in zip(t.fields, exprs, strict=False):
@@ -332,8 +355,6 @@ class Statements:
             return
         if not isinstance(t, Array) or not isinstance(place, ElementPlace):
             raise KernelError("a list in braces begins no such variable", line_of(init))
-        from adarray.kernels.types import leaves
-
         width = len(leaves(t.of))
         for k in range(t.size or 0):
             inner = at(place.memory, build.add(place.index, build.index(k * width)), t.of)

@@ -36,7 +36,7 @@ from adarray.kernels.types import FLOATS
 
 def dotted(name: str) -> str:
     """Return the name of a value's derivative."""
-    return f"{name}_t"
+    return f"{name}__t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class Forward:
     def named(self, e: Expr, out: list[Stmt]) -> Expr:
         """Return a value by a name of its own."""
         self.count += 1
-        out.append(Let(f"t{self.count}_t", e))
-        return Var(e.dtype, f"t{self.count}_t")
+        out.append(Let(f"t__{self.count}", e))
+        return Var(e.dtype, f"t__{self.count}")
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Return statements with their tangents."""
@@ -225,7 +225,13 @@ def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> Tangent:
         Shared(dotted(s.name), s.dtype, s.size, True) for s in kernel.shared if s.name in names
     ]
     made = ThreadKernel(
-        f"{kernel.name}_tangent", tuple(buffers), tuple(scalars), tuple(order), tuple(shared), body
+        f"{kernel.name}_tangent",
+        tuple(buffers),
+        tuple(scalars),
+        tuple(order),
+        tuple(shared),
+        body,
+        kernel.tables,
     )
     return Tangent(made, tangents)
 

@@ -105,6 +105,7 @@ class Emitter:
 
     def fresh(self, name: str) -> str:
         """Return a name that nothing else has."""
+        name = f"{name}v" if name.endswith("_") else name  # those are the printers'
         made, n = name, 1
         while made in self.taken:
             n += 1

@@ -103,6 +103,15 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """An array of constants."""
+
+    name: str
+    dtype: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadKernel:
     """What each thread of a grid runs.
 
@@ -116,6 +125,7 @@ class ThreadKernel:
         Names of both, in the order of arguments.
     shared : tuple of Shared
     body : tuple of Stmt
+    tables : tuple of Table
     """
 
     name: str
@@ -124,6 +134,7 @@ class ThreadKernel:
     order: tuple[str, ...]
     shared: tuple[Shared, ...]
     body: tuple[Stmt, ...]
+    tables: tuple[Table, ...] = ()
 
 
 def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
