@@ -84,6 +84,8 @@ class Calls:
             return None
         if name in _NOTHING:
             return None
+        if name not in _ATOMICS and any(name.startswith(starts) for starts, _ in _REFUSED):
+            self._refuse(name, line)
         if name in _ATOMICS:
             return self._atomic(name, nodes, node)
         if name in ("sincosf", "sincos", "__sincosf"):

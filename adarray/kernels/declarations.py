@@ -45,10 +45,11 @@ def parse(source: preprocess.Source) -> Unit:
     """
     from pycparser import c_ast, c_parser  # importing adarray does not need it
 
+    parser = c_parser.CParser()
     try:
-        tree = c_parser.CParser().parse(source.text, "source")
+        tree = parser.parse(source.text, "source")
     except (c_parser.ParseError, AssertionError) as error:
-        raise syntax_error(str(error)) from None
+        raise syntax_error(str(error), getattr(parser.clex, "_lineno", 0)) from None
     unit = Unit()
     for node in tree.ext:
         if isinstance(node, c_ast.FuncDef):
@@ -70,12 +71,12 @@ def parse(source: preprocess.Source) -> Unit:
     return unit
 
 
-def syntax_error(text: str) -> KernelError:
-    """Return an error of the parser with its line apart."""
+def syntax_error(text: str, reached: int) -> KernelError:
+    """Return an error of the parser; `reached` is the line where it stopped."""
     parts = text.split(":")
-    line = int(parts[1]) if len(parts) > 1 and parts[1].strip().isdigit() else 0
-    what = parts[-1].strip() or "end of the text"
-    return KernelError(f"this is not C as far as adarray reads it (near {what!r})", line)
+    line = int(parts[1]) if len(parts) > 2 and parts[1].strip().isdigit() else reached
+    what = parts[-1].strip() or "the end of the text"
+    return KernelError(f"this is not C as far as adarray reads it ({what})", line)
 
 
 def type_of(node: Any, unit: Unit) -> CType:

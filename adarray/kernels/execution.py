@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from adarray.compiler.ir.threads import ThreadKernel
+from adarray.device import is_device
+from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import facts, ownership, ssa
 from adarray.kernels.adjoint import Adjoint, adjoint
@@ -133,12 +135,15 @@ class Execution:
             If an array has another dtype than the source says.
         """
         found = {}
-        for name, x in values.items():
+        place = getattr(engine(), "place", None)
+        for name, given in values.items():
+            x = given
             if name in self.buffers:
+                x = place(x) if place is not None and hasattr(x, "dtype") else x
                 if not hasattr(x, "dtype") or x.dtype != self.dtypes[name]:
-                    given = getattr(x, "dtype", type(x).__name__)
+                    shown = getattr(x, "dtype", type(x).__name__)
                     raise DTypeError(
-                        f"kernel {self.kernel.name}: the argument {name!r} is {given}, and the "
+                        f"kernel {self.kernel.name}: the argument {name!r} is {shown}, and the "
                         f"source has {self.dtypes[name]}; convert it with astype"
                     )
                 found[name] = x if x.flags.c_contiguous else x.copy(order="C")
@@ -170,7 +175,8 @@ class Execution:
         self._run(self.kernel, launch, given)
         for name in self.outputs:
             if given[name] is not values[name]:
-                values[name][...] = given[name]
+                here = isinstance(values[name], np.ndarray) and not is_device(values[name])
+                values[name][...] = host_of(given[name]) if here else given[name]
 
     def _with_shadows(
         self, made: Adjoint, given: dict[str, Any], cotangents: Values

@@ -147,7 +147,7 @@ class CudaKernel:
                 f"kernel {self.kernel.name}: the tape of one block takes {block} bytes, more than "
                 f"memory_limit={limit}; give a larger one, or fewer threads to a block"
             )
-        tape = self.library.raw(self.library.place(np.zeros(1))).repeat(many * block // 8)
+        tape = self.library.run(self.library.xp.empty, many * block // 8, np.float64)
         for first in range(0, launch.blocks, many):
             count = min(many, launch.blocks - first)
             rest = [tape, np.int64(first), *map(np.uint32, launch.grid)]
@@ -156,13 +156,13 @@ class CudaKernel:
 
     def most(self, launch: Launch, values: Mapping[str, Any]) -> int:
         """Return how many values a thread puts on its tape at most."""
-        most = self.library.raw(self.library.place(np.zeros(1, np.uint64)))
+        most = self.library.run(self.library.xp.zeros, 1, np.uint64)
         # What the forward part writes is written again by the whole kernel.
         written = {b.name for b in self.kernel.buffers if b.access != "in"}
         given = {n: x.copy() if n in written else x for n, x in values.items()}
         args = [*self._arguments(launch, given), most]
         self.run(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
-        return int(most[0])
+        return int(self.library.to_host(most)[0])
 
 
 def _on_gpu(text: str, engine: Any) -> tuple[str, Any]:
@@ -182,8 +182,4 @@ def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Return zeros where `like` is."""
     if not is_device(like):
         return np.zeros(shape, dtype)
-    if shape == like.shape and like.dtype == dtype:
-        made = like.copy()
-        made[...] = 0
-        return made
-    return like.library.place(np.zeros(shape, dtype))
+    return like.library.wrap(like.library.run(like.library.xp.zeros, shape, dtype), False)

@@ -55,6 +55,7 @@ template <typename T> __device__ __forceinline__ void adarray_total(T *place, T 
     if ((t & 31u) == 0) atomicAdd(place, value);
 }
 """
+_THREAD = "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
 USUAL_SHARED = 48 << 10  # bytes that a kernel's own shared memory may have
 _SIZE = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4,
          "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1}  # fmt: skip
@@ -127,8 +128,7 @@ class CudaPrinter(Printer):
             return
         self.line("const int64_t adarray_threads = (int64_t)blockDim.x * blockDim.y * blockDim.z;")
         self.line("const int64_t adarray_step = adarray_threads * gridDim.x;")
-        self.line("adarray_tape += blockIdx.x * adarray_threads + "
-                  "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;")  # fmt: skip
+        self.line(f"adarray_tape += blockIdx.x * adarray_threads + {_THREAD};")
         self.line("const int64_t adarray_block = adarray_first + blockIdx.x;")
         self.line("const uint32_t blockIdx_x_of = adarray_block % gridDim_x_of;")
         self.line("const uint32_t blockIdx_y_of = adarray_block / gridDim_x_of % gridDim_y_of;")
@@ -139,7 +139,7 @@ class CudaPrinter(Printer):
         fixed = sum(_SIZE[s.dtype] * (s.size or 0) for s in self.kernel.shared)
         if fixed > USUAL_SHARED:
             raise KernelError(
-                f"kernel {self.kernel.name}: it takes {fixed} bytes of shared memory, and a block "
+                f"kernel {self.kernel.name}: it takes {fixed} bytes of shared memory; a block "
                 f"has {USUAL_SHARED}: derivatives need as much again as what they are of; use "
                 "smaller tiles"
             )
@@ -156,8 +156,7 @@ class CudaPrinter(Printer):
         if cleared:
             self.line("{")
             self.line("    const int n_ = blockDim.x * blockDim.y * blockDim.z;")
-            self.line("    const int t_ = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x "
-                      "+ threadIdx.x;")  # fmt: skip
+            self.line(f"    const int t_ = {_THREAD};")
             for s in cleared:
                 size = (
                     str(s.size)

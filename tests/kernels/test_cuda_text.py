@@ -1,0 +1,95 @@
+"""CUDA text of kernels: run on the processor by a stand-in, and compiled by nvcc."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import device
+import host_gpu
+import numpy as np
+import pytest
+from cuda_kernels import CASES, MORE, TWELVE, Case
+
+import adarray
+from adarray.kernels import RawKernel, print_cuda
+
+NEEDS_GXX = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+NEEDS_NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `adarray.use("standin")` run CUDA text."""
+    device.installed(monkeypatch)
+    engine = host_gpu.HostGpu("standin", device.library())
+    monkeypatch.setattr(device.StandIn, "engine", lambda _self: engine)
+
+
+def _setup(case: Case, dtype: str) -> tuple[Any, list[Any]]:
+    kernel = RawKernel(case.text(dtype), case.kernel_name(dtype), case.options)
+    args = case.args(np.random.default_rng(0), np.dtype(dtype).type)
+
+    def f(*by: Any) -> Any:
+        given = list(args)
+        for i, x in zip(case.by, by, strict=True):
+            given[i] = x
+        found = kernel.apply(case.grid, case.block, given, shared_mem=case.shared_bytes(dtype))
+        return found if isinstance(found, tuple) else (found,)
+
+    return f, [args[i] for i in case.by]
+
+
+@NEEDS_GXX
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    "name", [*TWELVE, *(pytest.param(n, marks=pytest.mark.slow) for n in MORE)]
+)
+def test_cuda_text_computes_what_c_does(name: str) -> None:
+    case = CASES[name]
+    f, x = _setup(case, "float64")
+    rng = np.random.default_rng(1)
+    weights: list[Any] = []
+    t = tuple(rng.normal(size=np.shape(a)) for a in x)
+
+    def loss(*by: Any) -> Any:
+        return sum(np.sum(w * o) for w, o in zip(weights, f(*by), strict=True))
+
+    found = []
+    for backend in ("serial", "standin"):
+        with adarray.use(backend):
+            out = [np.asarray(o) for o in f(*x)]
+            if not weights:
+                weights += [rng.normal(size=o.shape) for o in out]
+            gradient = adarray.grad(loss, tuple(range(len(x))))
+            first, second = adarray.jvp(gradient, tuple(x), t)
+            found.append([*out, *map(np.asarray, first), *map(np.asarray, second)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@NEEDS_NVCC
+@pytest.mark.slow
+def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
+    text = print_cuda.HEAD
+    for name, case in CASES.items():
+        kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
+        args = case.args(np.random.default_rng(0), np.float32)
+        made = kernel._adjoint(case.grid, case.block, args, None, case.shared_bytes("float32"))
+        inputs = frozenset(kernel._execution.buffers) & set(made.shadows)
+        second = kernel._execution.adjoint_tangent(made, inputs & set(made.kernel.order))
+        texts = [(k, False) for k in (kernel.kernel, made.kernel, second.kernel)]
+        texts.append((kernel._execution.tangent(inputs).kernel, False))
+        texts += [(made.counting, True)] if made.taped else []
+        for i, (k, counting) in enumerate(texts):
+            text += print_cuda.CudaPrinter(k, f"{name}_{i}", counting).source()
+    source = tmp_path / "all.cu"
+    source.write_text(text)
+    made = subprocess.run(
+        ["nvcc", "-arch=sm_90", "-cubin", "-w", "-o", str(tmp_path / "all.cubin"), str(source)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert "malloc" not in text.partition(print_cuda.HEAD)[2]

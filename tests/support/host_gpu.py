@@ -1,0 +1,71 @@
+"""A stand-in for a GPU that runs kernels in CUDA C++ on the processor: see kernel_host.h."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import device
+import numpy as np
+
+_HERE = Path(__file__).parent
+_FOLDER = Path(tempfile.mkdtemp(prefix="adarray-kernels-"))
+
+
+class Function:
+    """A kernel, called as CuPy's functions are."""
+
+    def __init__(self, text: str, name: str) -> None:
+        rest = text.partition(f"void {name}(")[2]
+        declared = rest.partition(") {")[0]
+        types = [re.sub(r"__restrict__|\w+$", "", p.strip()).strip() for p in declared.split(",")]
+        args = ", ".join(
+            f"*({t} *)a[{i}]" if "*" not in t else f"*({t}*)a[{i}]" for i, t in enumerate(types)
+        )
+        call = f"static void host_kernel(void **a) {{ {name}({args}); }}\n"
+        source = _FOLDER / f"{name}.cpp"
+        text = text.replace("extern __shared__ double adarray_dynamic[];", "")  # the header has it
+        source.write_text(f'#include "kernel_host.h"\n{text}\n{call}')
+        target = source.with_suffix(".so")
+        made = subprocess.run(
+            ["g++", "-O1", "-w", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC",
+             f"-I{_HERE}", "-o", str(target), str(source)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr[:3000]
+        self._launch = ctypes.CDLL(str(target)).host_launch
+
+    def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
+        """Run it."""
+        held = []
+        for x in args:
+            if isinstance(x, device.Array):
+                assert x.v.flags.c_contiguous
+                held.append(ctypes.c_void_p(x.v.ctypes.data))
+            else:
+                held.append(np.atleast_1d(x))
+        pointers = (ctypes.c_void_p * len(held))()
+        for i, x in enumerate(held):
+            pointers[i] = x.ctypes.data if isinstance(x, np.ndarray) else ctypes.addressof(x)
+        sizes = [(ctypes.c_uint * 3)(*s) for s in (grid, block)]
+        assert shared_mem <= 1 << 17
+        assert self._launch(pointers, *sizes) == 0, "a barrier was not reached by all threads"
+
+
+class HostGpu(device.StandInEngine):
+    """An engine of the stand-in that runs kernels in CUDA C++."""
+
+    language = "CUDA"
+    _functions: dict[str, Function] = {}  # noqa: RUF012  (a cache)
+
+    def compile_source(self, text: str, name: str) -> Function:
+        """Return a kernel of a text."""
+        key = hashlib.sha256(text.encode()).hexdigest()
+        if key not in self._functions:
+            self._functions[key] = Function(text, name)
+        return self._functions[key]

@@ -1,0 +1,117 @@
+/* Runs a kernel in CUDA C++ on the processor, to test what it computes.
+ *
+ * The threads of a block are coroutines, blocks run one after the other. Threads run in one
+ * order up to a barrier and in the other one after it, which shows many missing barriers.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __CUDACC_RTC__
+#define int8_t int8_t_of_kernel
+#define uint8_t uint8_t_of_kernel
+#define int16_t int16_t_of_kernel
+#define uint16_t uint16_t_of_kernel
+#define int32_t int32_t_of_kernel
+#define uint32_t uint32_t_of_kernel
+#define int64_t int64_t_of_kernel
+#define uint64_t uint64_t_of_kernel
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __restrict__
+#define __shared__ static
+
+struct Index { unsigned x, y, z; };
+struct Fiber {
+    ucontext_t context;
+    Index thread;
+    int done;
+    char slot[8];
+};
+static Fiber host_fibers[1024], *host_now;
+static ucontext_t host_main;
+static Index blockIdx, gridDim, blockDim;
+static char *host_stacks;
+alignas(64) double adarray_dynamic[1 << 14];
+#define threadIdx (host_now->thread)
+
+static unsigned host_count, host_round, host_size;
+static unsigned host_warp_count[32], host_warp_round[32];
+static void host_yield(void) { swapcontext(&host_now->context, &host_main); }
+static void host_wait(unsigned *count, unsigned *round, unsigned size)
+{
+    const unsigned now = *round;
+    if (++*count == size) {
+        *count = 0;
+        ++*round;
+        return;
+    }
+    while (*round == now) host_yield();
+}
+static void __syncthreads(void) { host_wait(&host_count, &host_round, host_size); }
+template <class T> static T __shfl_down_sync(unsigned mask, T x, unsigned by)
+{
+    const unsigned t = host_now - host_fibers, w = t / 32, size = __builtin_popcount(mask);
+    memcpy(host_now->slot, &x, sizeof x);
+    host_wait(host_warp_count + w, host_warp_round + w, size);
+    if (t % 32 + by < size) memcpy(&x, host_fibers[t + by].slot, sizeof x);
+    host_wait(host_warp_count + w, host_warp_round + w, size);
+    return x;
+}
+template <class T, class V> static T atomicAdd(T *p, V x) { T y = *p; *p += x; return y; }
+template <class T, class V> static T atomicMax(T *p, V x) { T y = *p; if ((T)x > y) *p = x; return y; }
+template <class T, class V> static T atomicMin(T *p, V x) { T y = *p; if ((T)x < y) *p = x; return y; }
+static double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
+
+static void host_kernel(void **arguments);
+static void **host_arguments;
+static void host_start(void)
+{
+    host_kernel(host_arguments);
+    host_now->done = 1;
+    host_yield();
+}
+
+/* Run the kernel on every thread of every block; return 1 if a barrier was not reached. */
+extern "C" int host_launch(void **arguments, const unsigned *grid, const unsigned *block)
+{
+    const size_t room = 1 << 16;
+    if (!host_stacks) host_stacks = (char *)malloc(1024 * room);
+    host_arguments = arguments;
+    gridDim = {grid[0], grid[1], grid[2]};
+    blockDim = {block[0], block[1], block[2]};
+    host_size = block[0] * block[1] * block[2];
+    for (unsigned b = 0; b < grid[0] * grid[1] * grid[2]; b++) {
+        blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
+        host_count = 0;
+        memset(host_warp_count, 0, sizeof host_warp_count);
+        memset(adarray_dynamic, 0xff, sizeof adarray_dynamic); /* nan: what nobody wrote shows */
+        for (unsigned t = 0; t < host_size; t++) {
+            Fiber *f = host_fibers + t;
+            getcontext(&f->context);
+            f->context.uc_stack.ss_sp = host_stacks + t * room;
+            f->context.uc_stack.ss_size = room;
+            f->context.uc_link = &host_main;
+            f->thread = {t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
+            f->done = 0;
+            makecontext(&f->context, host_start, 0);
+        }
+        for (unsigned round = 0, left = host_size; left; round++) {
+            const unsigned before = left;
+            for (unsigned k = 0; k < host_size; k++) {
+                const unsigned t = round % 2 ? host_size - 1 - k : k;
+                if (host_fibers[t].done) continue;
+                host_now = host_fibers + t;
+                swapcontext(&host_main, &host_now->context);
+                left -= host_now->done;
+            }
+            if (round > 20000 && before == left) return 1;
+        }
+    }
+    return 0;
+}
