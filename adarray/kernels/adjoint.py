@@ -33,7 +33,9 @@ from adarray.compiler.ir.threads import (
     Stmt,
     ThreadKernel,
     all_statements,
+    for_,
     has_barrier,
+    if_,
     inside,
     reads,
     replaced,
@@ -249,7 +251,7 @@ class Reverse:
         body = self.block(n.body, ends[0])
         orelse = self.block(n.orelse, ends[1])
         if body or orelse:
-            out.append(If(self.read(n.condition), body, orelse))  # type: ignore[arg-type]
+            out.append(if_(self.read(n.condition), body, orelse))
 
     def _loop(self, n: Loop, out: list[Any]) -> None:
         moving = [c for c in n.carried if c.name in self.active.values]
@@ -287,7 +289,7 @@ class Reverse:
         else:
             count = self.read(Var("int64", n.trips))
         body.insert(1 if n.var is not None else 0, _Prologue(n))
-        out.append(For(back, build.index(0), count, body))  # type: ignore[arg-type]
+        out.append(for_(back, build.index(0), count, body))
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
 
@@ -331,10 +333,10 @@ class _Assembly:
             if isinstance(s, _Prologue):
                 out += self._prologue(s.loop)
             elif isinstance(s, For):
-                out.append(For(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
+                out.append(for_(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
             elif isinstance(s, If):
                 then, orelse = self.closed(list(s.body)), self.closed(list(s.orelse))
-                out.append(If(s.condition, tuple(then), tuple(orelse)))
+                out.append(if_(s.condition, tuple(then), tuple(orelse)))
             else:
                 out.append(s)
         return out

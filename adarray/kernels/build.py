@@ -70,7 +70,7 @@ def truth(e: Expr) -> Expr:
 def call(name: str, dtype: str, *args: Expr) -> Expr:
     """Return a function of expressions of the right dtypes."""
     if name in _FOLD and all(isinstance(a, Const) for a in args) and len(args) == 2:
-        a, b = (arg.value for arg in args)  # type: ignore[attr-defined]
+        a, b = (arg.value for arg in args if isinstance(arg, Const))
         whole = dtype not in FLOATS and args[0].dtype not in FLOATS
         if whole and not (name in ("quotient", "modulo") and b == 0):
             return const(_FOLD[name](a, b), dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from adarray.compiler.ir.loopir import Expr, Var
+from adarray.compiler.ir.loopir import Const, Expr, Var
 from adarray.compiler.ir.threads import Atomic, Barrier
 from adarray.errors import KernelError
 from adarray.kernels import build, functions
@@ -89,7 +89,8 @@ class Calls:
         if name in _ATOMICS:
             return self._atomic(name, nodes, node)
         if name in ("sincosf", "sincos", "__sincosf"):
-            return self._sincos(nodes, node)
+            self._sincos(nodes, node)
+            return None
         args = [self.low.expressions.value(n) for n in nodes]
         found = self._math(name, args, node)
         if found is None:
@@ -285,7 +286,7 @@ def _function(name: str, args: list[Expr]) -> Expr | None:
     if len(args) != (2 if ours in functions.BINARY else 1):
         return None
     power = args[1] if ours == "power" else None
-    if isinstance(power, build.Const) and power.value == 2:
+    if isinstance(power, Const) and power.value == 2:
         return build.multiply(args[0], args[0])
     return build.call(ours, dtype, *args)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
+from adarray.backend import use
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import facts, ownership, ssa
+from adarray.kernels import checking, facts, ownership, ssa
 from adarray.kernels.adjoint import Adjoint, adjoint
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import compiled, engine, zeros
@@ -21,6 +22,7 @@ from adarray.kernels.tangent import Tangent, doubled, tangent
 from adarray.kernels.types import FLOATS
 
 Values = Mapping[str, Any]
+T = TypeVar("T")
 _FACTS = 1024  # launches of which something is remembered
 _LATE = (1 << 62) - 1
 
@@ -33,10 +35,13 @@ class Execution:
     kernel : ThreadKernel
     memory_limit : int
         Bytes that tapes may take.
+    check : bool
+        Whether each run of the kernel itself is preceded by one that looks at all accesses.
     """
 
-    def __init__(self, kernel: ThreadKernel, memory_limit: int) -> None:
+    def __init__(self, kernel: ThreadKernel, memory_limit: int, check: bool = False) -> None:
         self.kernel = kernel
+        self.check = check
         self.memory_limit = memory_limit
         self.program = ssa.program(kernel)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
@@ -49,11 +54,12 @@ class Execution:
 
     # -- texts -------------------------------------------------------------------------------------
 
-    def _kept(self, key: Any, make: Any) -> Any:
+    def _kept(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
             if key not in self._made:
                 self._made[key] = make()
-            return self._made[key]
+            found: T = self._made[key]
+        return found
 
     def compiled(self, kernel: ThreadKernel, counting: ThreadKernel | None = None) -> Any:
         """Return a kernel that is ready to run where arrays are computed now."""
@@ -77,11 +83,11 @@ class Execution:
         return self._kept(
             ("adjoint", inputs, private, plain),
             lambda: adjoint(self.program, inputs, private, plain),
-        )  # type: ignore[no-any-return]
+        )
 
-    def _fact(self, key: Any, make: Any) -> Any:
+    def _fact(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
-            found = self._facts.get(key)
+            found: T | None = self._facts.get(key)
         if found is None:
             found = make()
             with self._lock:
@@ -114,15 +120,15 @@ class Execution:
             self._run(kernel, launch, given)
             return ownership.owned(given, looked)
 
-        return self._fact(("owned", shape, sizes, blocks), find)  # type: ignore[no-any-return]
+        return self._fact(("owned", shape, sizes, blocks), find)
 
     def tangent(self, inputs: frozenset[str]) -> Tangent:
         """Return the tangent by some parameters."""
-        return self._kept(("tangent", inputs), lambda: tangent(self.kernel, inputs))  # type: ignore[no-any-return]
+        return self._kept(("tangent", inputs), lambda: tangent(self.kernel, inputs))
 
     def adjoint_tangent(self, first: Adjoint, along: frozenset[str]) -> Tangent:
         """Return the tangent of an adjoint by some of its parameters."""
-        return self._kept(("second", first.kernel, along), lambda: tangent(first.kernel, along))  # type: ignore[no-any-return]
+        return self._kept(("second", first.kernel, along), lambda: tangent(first.kernel, along))
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -161,9 +167,23 @@ class Execution:
         used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
         return used
 
+    def _look(self, launch: Launch, given: dict[str, Any]) -> None:
+        """Run the kernel on copies with all accesses looked at, if that is wanted."""
+        if not self.check:
+            return
+        kernel, names = self._kept("checked", lambda: checking.checked(self.kernel))
+        at = use("serial")._engine
+        run = self._kept(("checked", at), lambda: compiled(kernel, at))
+        copies = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in given.items()}
+        copies |= checking.arguments(self.kernel, launch, copies)
+        # Notes of dynamic memory take up to eight times the room of what they are about.
+        run(launch._replace(shared=8 * launch.shared), copies)
+        checking.judge(self.kernel, names, copies[checking.REPORT], launch)
+
     def results(self, launch: Launch, values: Values) -> dict[str, Any]:
         """Return what the kernel leaves in the arrays that it writes."""
         given = self.checked(values)
+        self._look(launch, given)
         for name in self.outputs:
             given[name] = _copied(given[name])
         self._run(self.kernel, launch, given)
@@ -172,6 +192,7 @@ class Execution:
     def in_place(self, launch: Launch, values: Values) -> None:
         """Run the kernel on arrays themselves."""
         given = self.checked(values)
+        self._look(launch, given)
         self._run(self.kernel, launch, given)
         for name in self.outputs:
             if given[name] is not values[name]:

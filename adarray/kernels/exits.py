@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from adarray.compiler.ir.loopir import Assign, Expr, For, If, Let, Local
-from adarray.compiler.ir.threads import Stmt, While, has_barrier, operands
+from adarray.compiler.ir.threads import Stmt, While, for_, has_barrier, if_, operands
 from adarray.kernels import build
 
 
@@ -20,7 +20,7 @@ def masked(body: Iterable[Stmt], flag: Expr) -> list[Stmt]:
 
     def close() -> None:
         if group:
-            out.append(If(flag, tuple(group)))
+            out.append(if_(flag, tuple(group)))
             group.clear()
 
     for s in body:
@@ -49,9 +49,9 @@ def masked(body: Iterable[Stmt], flag: Expr) -> list[Stmt]:
 def _inside(s: Stmt, flag: Expr) -> Stmt:
     """Return a statement that holds a barrier with its body masked."""
     if isinstance(s, For):
-        return For(s.var, s.start, s.stop, tuple(masked(s.body, flag)), s.kind)
+        return for_(s.var, s.start, s.stop, tuple(masked(s.body, flag)))
     if isinstance(s, While):
         return While(s.condition, tuple(masked(s.body, flag)), s.line)
     if isinstance(s, If):
-        return If(s.condition, tuple(masked(s.body, flag)), tuple(masked(s.orelse, flag)))
+        return if_(s.condition, tuple(masked(s.body, flag)), tuple(masked(s.orelse, flag)))
     return s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adarray.compiler.ir.loopir import Assign, Expr, If, Let, Local, Store, Var
+from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Store, Var
 from adarray.compiler.ir.threads import BLOCK as BLOCK_INDICES
-from adarray.compiler.ir.threads import SIZES, THREAD, Barrier, loads
+from adarray.compiler.ir.threads import SIZES, THREAD, Barrier, if_, loads
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.declarations import line_of, type_of
@@ -37,6 +37,7 @@ from adarray.kernels.values import (
     at,
     moved,
     part,
+    place_type,
     read,
 )
 
@@ -227,10 +228,9 @@ class Expressions:
             return moved(left, by if op == "+" else build.negative(by))
         if isinstance(right, Address) and isinstance(left, Number) and op == "+":
             return moved(right, left.expr)
-        same = isinstance(left, Address) and isinstance(right, Address)
-        if same and left.memory == right.memory and left.to == right.to:  # type: ignore[union-attr]
-            assert isinstance(left, Address)
-            assert isinstance(right, Address)
+        if not isinstance(left, Address) or not isinstance(right, Address):
+            raise KernelError(f"a pointer and a value have no operator {op}", line)
+        if left.memory == right.memory and left.to == right.to:
             if op == "-":
                 size = build.index(len(leaves(left.to)))
                 by = build.call("subtract", "int64", left.offset, right.offset)
@@ -250,7 +250,7 @@ class Expressions:
             return build.call(name, "bool", left, right)
         result = self.low.variable("both" if node.op == "&&" else "either", "bool", left)
         test = result if node.op == "&&" else build.logical_not(result)
-        self.low.emit(If(test, (*then, Assign(result.name, right))))
+        self.low.emit(if_(test, (*then, Assign(result.name, right))))
         return result
 
     def _choice(self, node: Any) -> Value:
@@ -270,7 +270,7 @@ class Expressions:
                 return Number(build.where(condition, a, b))
             result = self.low.variable("chosen", dtype, None)
             self.low.emit(
-                If(condition, (*first, Assign(result.name, a)), (*second, Assign(result.name, b)))
+                if_(condition, (*first, Assign(result.name, a)), (*second, Assign(result.name, b)))
             )
             return Number(result)
         if isinstance(yes, Aggregate) and isinstance(no, Aggregate) and yes.type == no.type:
@@ -280,7 +280,7 @@ class Expressions:
             first += emitter.end()
             emitter.begin()
             self.store(place, no, node)
-            self.low.emit(If(condition, first, second + emitter.end()))
+            self.low.emit(if_(condition, first, second + emitter.end()))
             return read(place)
         raise KernelError(
             "both values of ?: must be numbers, or structs of one type", line_of(node)
@@ -317,7 +317,7 @@ class Expressions:
 
     def kept(self, v: Value) -> Value:
         """Return a value as it is now, whatever is written afterwards."""
-        if isinstance(v, Number) and not isinstance(v.expr, build.Const):
+        if isinstance(v, Number) and not isinstance(v.expr, Const):
             return Number(self.low.named("before", v.expr))
         if isinstance(v, Address):
             return Address(v.to, v.memory, self.low.named("before", v.offset))
@@ -381,7 +381,7 @@ class Expressions:
             raise KernelError("arrays are not assigned; copy element by element", line)
 
     def _store_struct(self, place: Place, v: Value, node: Any) -> None:
-        t = place.type  # type: ignore[union-attr]
+        t = place_type(place)
         if not isinstance(v, Aggregate) or not isinstance(t, Struct) or v.type.name != t.name:
             raise KernelError("a struct is assigned something else", line_of(node))
         values = {n: self.kept(f) if len(t.fields) > 1 else f for n, f in v.fields.items()}

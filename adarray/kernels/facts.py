@@ -94,7 +94,7 @@ class _Cells:
             if size > _MOST:
                 raise _UnknownError
             at[loop.var] = (np.arange(count) + int(start.ravel()[0])).reshape(shape)
-        shape = [self.threads, *(at[x.var].size for x in loops)]
+        shape = [self.threads, *(at[x.var].size for x in loops if x.var is not None)]
         found = np.broadcast_to(self.value(node.index, at), shape)
         keep = np.ones(shape, bool)
         for b in node.branches:

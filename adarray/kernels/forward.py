@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adarray.compiler.ir.loopir import Assign, Expr, For, If, Let, Load, Local, Store, Var
-from adarray.compiler.ir.threads import Atomic, Barrier, Push, Stmt, While, replaced, variables
+from adarray.compiler.ir.loopir import Assign, Expr, Let, Load, Local, Store, Var
+from adarray.compiler.ir.threads import (
+    Atomic,
+    Barrier,
+    Push,
+    Stmt,
+    While,
+    for_,
+    if_,
+    replaced,
+    variables,
+)
 from adarray.kernels import build
 from adarray.kernels.needs import Slice
 from adarray.kernels.ssa import Branch, Def, Loop, Node, Place, Program, Read, Wait, Write
@@ -116,7 +126,7 @@ class Forward:
                 body.append(Assign(shown, self.expr(p.then)))
                 orelse.append(Assign(shown, self.expr(p.orelse)))
         if body or orelse:
-            out.append(If(self.expr(n.condition), tuple(body), tuple(orelse)))
+            out.append(if_(self.expr(n.condition), tuple(body), tuple(orelse)))
 
     def _loop(self, n: Loop, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         if not self.part.has(n):
@@ -134,7 +144,7 @@ class Forward:
         if counts:
             body.append(Assign(count.name, build.add(count, build.index(1))))
         if n.var is not None:
-            out.append(For(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
+            out.append(for_(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
         else:
             assert n.condition is not None
             out.append(While(self.name(n.condition.name), tuple(body)))

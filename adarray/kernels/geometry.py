@@ -67,4 +67,4 @@ def triple(given: Any, name: str, what: str) -> tuple[int, int, int]:
         raise KernelError(
             f"kernel {name}: the block {given!r} has more than {MOST_THREADS} threads"
         )
-    return made  # type: ignore[return-value]
+    return made[0], made[1], made[2]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adarray.compiler.ir.loopir import Const, Expr, If, Let, Param, Var
-from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, variables
+from adarray.compiler.ir.loopir import Const, Expr, Let, Param, Var
+from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, if_, variables
 from adarray.kernels import build
 from adarray.kernels.forward import Forward
 from adarray.kernels.needs import Slice, _direct
 from adarray.kernels.simplify import simplified
-from adarray.kernels.ssa import Branch, Carried, Loop, Node, Program, Read, Write
+from adarray.kernels.ssa import Branch, Carried, Item, Loop, Node, Phi, Program, Read, Write
 
 _ME = "owner__me"
 
@@ -94,7 +94,7 @@ class _Probe(Forward):
             inside: list[Stmt] = []
             self._block(part, inside, base, depth + 1)
             if inside:
-                out.append(If(Const("bool", True), tuple(inside)))
+                out.append(if_(Const("bool", True), tuple(inside)))
 
     def _touch(self, buffer: str, index: Expr, out: list[Stmt]) -> None:
         inside = build.both(
@@ -106,7 +106,7 @@ class _Probe(Forward):
             Atomic(first(buffer), index, "minimum", me),
             Atomic(last(buffer), index, "maximum", me),
         )
-        out.append(If(inside, notes))
+        out.append(if_(inside, notes))
 
 
 def _me(blocks: bool) -> Expr:
@@ -130,6 +130,39 @@ def _me(blocks: bool) -> Expr:
     return build.add(build.multiply(block, threads), row("threadIdx", "blockDim"))
 
 
+def _slice(program: Program, buffers: set[str], known: _Known) -> Slice:
+    """Return what the indices of buffers take, and the branches and loops around accesses."""
+    part = Slice()
+    stack: list[str] = []
+
+    def reach(item: Item, loops: list[Loop]) -> None:
+        """Have the slice come to an item."""
+        for x in loops:
+            part.nodes.add(id(x))
+            stack.extend(variables(x.start) | variables(x.stop))
+            stack.extend([x.condition.name] if x.condition else [])
+        for b in [b for x in loops for b in x.branches] + list(item.branches):
+            if known.expr(b.condition):
+                stack.extend(variables(b.condition))
+
+    for name in buffers:
+        for a in program.accesses(name):
+            stack += variables(a.index)
+            reach(a, list(a.loops))
+    while stack:
+        name = stack.pop()
+        v = program.values.get(name)
+        if v is None or name in part.names:
+            continue
+        part.names.add(name)
+        stack += _direct(v, name)
+        if isinstance(v, Carried):
+            part.names |= {v.name, v.out}
+        around: Item = v.branch if isinstance(v, Phi) else v.loop if isinstance(v, Carried) else v
+        reach(around, [*around.loops, *([around] if isinstance(around, Loop) else [])])
+    return part
+
+
 def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel, set[str]]:
     """Return a kernel that finds who touches elements of buffers, and which ones it looks at.
 
@@ -149,41 +182,7 @@ def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel
             known.expr(a.index) and all(map(known.loop, a.loops)) for a in accesses
         ):
             buffers.add(name)
-    part = Slice()
-    stack: list[str] = []
-    for name in buffers:
-        for a in program.accesses(name):
-            stack += variables(a.index)
-            for b in [b for x in a.loops for b in x.branches] + list(a.branches):
-                if known.expr(b.condition):
-                    stack += variables(b.condition)
-            for x in a.loops:
-                part.nodes.add(id(x))
-                stack += variables(x.start) | variables(x.stop)
-                stack += [x.condition.name] if x.condition else []
-    while stack:
-        name = stack.pop()
-        v = program.values.get(name)
-        if v is None or name in part.names:
-            continue
-        part.names.add(name)
-        stack += _direct(v, name)
-        around = (
-            v.branch
-            if not isinstance(v, (Read, Write, Loop, Carried)) and hasattr(v, "branch")
-            else v
-        )
-        if isinstance(v, Carried):
-            part.names |= {v.name, v.out}
-            around = v.loop
-        loops = [*around.loops, around] if isinstance(around, Loop) else list(around.loops)  # type: ignore[union-attr]
-        for x in loops:
-            part.nodes.add(id(x))
-            stack += variables(x.start) | variables(x.stop)
-            stack += [x.condition.name] if x.condition else []
-        for b in [b for x in loops for b in x.branches] + list(around.branches):  # type: ignore[union-attr]
-            if known.expr(b.condition):
-                stack += variables(b.condition)
+    part = _slice(program, buffers, known)
     body = _Probe(program, part, buffers, known).statements(program.body)
     whole = (Let(_ME, _me(blocks)), *body)
     params = tuple(Param(f(n), "int64", "inout") for n in sorted(buffers) for f in (first, last))

@@ -111,7 +111,7 @@ class CpuPrinter(Printer):
             for s in all_statements(kernel.body)
             if isinstance(s, Atomic) and s.uniform
         }
-        self.spilled: dict[str, Stmt] = {}
+        self.spilled: dict[str, Let | Local | Pop] = {}
         self.again: dict[str, Let] = {}
         self.work: list[tuple[str, str, str]] = []  # arrays of a block: type, name, size
 
@@ -183,7 +183,7 @@ class CpuPrinter(Printer):
         if self.spilled or self.taped:
             self.line("const int64_t threads_ = (int64_t)blockDim_x * blockDim_y * blockDim_z;")
         for name, d in self.spilled.items():
-            dtype = d.dtype if isinstance(d, (Local, Pop)) else d.value.dtype  # type: ignore[union-attr]
+            dtype = d.value.dtype if isinstance(d, Let) else d.dtype
             t, many = STORED[dtype], ""
             if isinstance(d, Local) and d.size is not None:
                 assert isinstance(d.size, Const)
@@ -211,7 +211,7 @@ class CpuPrinter(Printer):
     def _plan(self) -> None:
         """Find what threads keep beyond barriers, and what they compute again."""
         places: dict[str, set[int]] = {}
-        declared: dict[str, Stmt] = {}
+        declared: dict[str, Let | Local | Pop] = {}
         steady = {n for n, _ in self.kernel.scalars} | INDICES
         loops: set[str] = set()
         count = 0

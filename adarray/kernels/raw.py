@@ -38,6 +38,9 @@ class RawKernel:
         Of the compiler; those that begin with ``-D`` define macros.
     memory_limit : int, optional
         Bytes that tapes of one call may take.
+    check : bool, optional
+        Whether each call first runs on the host, thread by thread, with all accesses looked at:
+        races and indices out of range raise errors.
 
     Raises
     ------
@@ -71,13 +74,14 @@ class RawKernel:
         options: Sequence[str] = (),
         *,
         memory_limit: int = USUAL_LIMIT,
+        check: bool = False,
     ) -> None:
         self.source = source
         self.name = name
         self.options = tuple(options)
         try:
             self.kernel, self._parameters = read(source, name, defined(options))
-            self._execution = Execution(self.kernel, memory_limit)
+            self._execution = Execution(self.kernel, memory_limit, check)
         except KernelError as error:
             raise located(error, source, name) from None
         self._operation = Operation(self.kernel.name, self._execution)
@@ -100,7 +104,8 @@ class RawKernel:
         Raises
         ------
         KernelError
-            If the call does not fit the source, or arrays share memory that is written.
+            If the call does not fit the source, or arrays share memory that is written; `RaceError`
+        among others with ``check=True``.
         DTypeError
             If an array has another dtype than the source says.
         """

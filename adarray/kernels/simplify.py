@@ -26,6 +26,8 @@ from adarray.compiler.ir.threads import (
     ThreadKernel,
     While,
     all_statements,
+    for_,
+    if_,
     reads,
 )
 from adarray.kernels import build
@@ -83,9 +85,7 @@ class _Substitution:
         if isinstance(s, Push):
             return [Push(self.expr(s.value))]
         if isinstance(s, For):
-            return [
-                replace(s, start=self.expr(s.start), stop=self.expr(s.stop), body=self.run(s.body))
-            ]
+            return [for_(s.var, self.expr(s.start), self.expr(s.stop), self.run(s.body))]
         if isinstance(s, While):
             return [replace(s, body=self.run(s.body))]
         if isinstance(s, If):
@@ -99,7 +99,7 @@ class _Substitution:
             return list(body if condition.value else orelse)
         if not body and orelse:
             condition, body, orelse = build.logical_not(condition), orelse, ()
-        return [If(condition, body, orelse)] if body else []
+        return [if_(condition, body, orelse)] if body else []
 
     def expr(self, e: Expr) -> Expr:
         """Return an expression rewritten."""
@@ -157,12 +157,12 @@ def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 then, orelse = keep(s.body), keep(s.orelse)
                 if not then and not orelse:
                     continue
-                s = If(s.condition, then, orelse)
+                s = if_(s.condition, then, orelse)
             elif isinstance(s, For):
                 inner = keep(s.body)
                 if not inner:
                     continue
-                s = replace(s, body=inner)
+                s = for_(s.var, s.start, s.stop, inner)
             elif isinstance(s, While):
                 s = replace(s, body=keep(s.body))
             out.append(s)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adarray.compiler.ir.loopir import Assign, Const, Expr, For, If, Let, Local, Var
-from adarray.compiler.ir.threads import Stmt, While, has_barrier
+from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Var
+from adarray.compiler.ir.threads import Stmt, While, for_, has_barrier, if_
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.canonical import Counted, assigned, counted
@@ -107,7 +107,7 @@ class Statements:
 
     def _emit_exit(self, condition: Expr, body: tuple[Stmt, ...]) -> None:
         if not has_barrier(body):
-            self.low.emit(If(condition, body))
+            self.low.emit(if_(condition, body))
             return
         flag = self.low.variable("alive", "bool", condition)
         for s in masked(body, flag):
@@ -131,10 +131,10 @@ class Statements:
             raise KernelError("a barrier in a branch that leaves the kernel", line_of(s))
         if has_barrier(orelse):
             condition = self.low.named("leaves", condition)
-            self.low.emit(If(condition, then))
+            self.low.emit(if_(condition, then))
             self._emit_exit(build.logical_not(condition), orelse)
         else:
-            self.low.emit(If(condition, then, orelse))
+            self.low.emit(if_(condition, then, orelse))
         return True
 
     def _jumps(self, node: Any, in_loop: bool = False, in_switch: bool = False) -> bool:
@@ -170,7 +170,7 @@ class Statements:
             condition = self.low.expressions.condition(s.cond)
             then = self.nested(lambda: self.block(self._items(s.iftrue)))
             orelse = self.nested(lambda: self.block(self._items(s.iffalse)))
-            self.low.emit(If(condition, then, orelse))
+            self.low.emit(if_(condition, then, orelse))
         elif isinstance(s, a.For):
             self._for(s)
         elif isinstance(s, (a.While, a.DoWhile)):
@@ -244,7 +244,7 @@ class Statements:
                 condition = one if known else build.call("logical_or", "bool", condition, one)
         then = self.nested(lambda: self.block(body))
         orelse = self.nested(lambda: self._cases(value, groups[1:]))
-        self.low.emit(If(condition, then, orelse))
+        self.low.emit(if_(condition, then, orelse))
 
     # -- declarations --------------------------------------------------------------------------
 
@@ -283,9 +283,9 @@ class Statements:
             self._reference(d)
             return
         if constant and isinstance(value, Number) and isinstance(t, Scalar):
-            known = build.cast(value.expr, t.dtype)
-            if isinstance(known, Const):
-                low.scopes[-1][d.name] = ScalarPlace(d.name, t.dtype, known)
+            fixed = build.cast(value.expr, t.dtype)
+            if isinstance(fixed, Const):
+                low.scopes[-1][d.name] = ScalarPlace(d.name, t.dtype, fixed)
                 return
         low.scopes[-1][d.name] = low.declare(d.name, t, value, d)
 
@@ -460,7 +460,7 @@ class Statements:
         self.frames.append(Frame(live))
         inner = self.nested(body)
         self.frames.pop()
-        low.emit(For(k, first, last, inner))
+        low.emit(for_(k, first, last, inner))
         if loop.declared is None:
             count = build.subtract(last, first)
             count = build.call("maximum", "int64", count, build.index(0))
@@ -516,7 +516,7 @@ class Statements:
             for inner in self.nested(lambda: self.block(self._items(s.stmt))):
                 low.emit(inner)
             if self._leaves(s.stmt):
-                low.emit(If(Var("bool", go), self.nested(advance)))
+                low.emit(if_(Var("bool", go), self.nested(advance)))
             else:
                 advance()
 

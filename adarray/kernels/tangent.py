@@ -26,6 +26,8 @@ from adarray.compiler.ir.threads import (
     ThreadKernel,
     While,
     all_statements,
+    for_,
+    if_,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build
@@ -169,9 +171,9 @@ class Forward:
                 out.append(Pop(dotted(s.name), s.dtype))
             out.append(s)
         elif isinstance(s, If):
-            out.append(If(s.condition, self.block(s.body), self.block(s.orelse)))
+            out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
         elif isinstance(s, For):
-            out.append(For(s.var, s.start, s.stop, self.block(s.body), s.kind))
+            out.append(for_(s.var, s.start, s.stop, self.block(s.body)))
         elif isinstance(s, While):
             out.append(While(s.condition, self.block(s.body), s.line))
         else:
@@ -243,9 +245,9 @@ def doubled(kernel: ThreadKernel) -> ThreadKernel:
         out: list[Stmt] = []
         for s in body:
             if isinstance(s, If):
-                s = If(s.condition, block(s.body), block(s.orelse))
+                s = if_(s.condition, block(s.body), block(s.orelse))
             elif isinstance(s, For):
-                s = For(s.var, s.start, s.stop, block(s.body), s.kind)
+                s = for_(s.var, s.start, s.stop, block(s.body))
             elif isinstance(s, While):
                 s = While(s.condition, block(s.body), s.line)
             out += [s, s] if isinstance(s, Push) and s.value.dtype in FLOATS else [s]

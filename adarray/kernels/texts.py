@@ -76,8 +76,8 @@ class Texts:
         if e.name == "cast":
             return f"({CTYPES[e.dtype]}){self(e.args[0], _UNARY)}", _UNARY
         if e.name == "where":
-            c, a, b = e.args
-            return f"{self(c, 4)} ? {self(a, 4)} : {self(b, 3)}", 3
+            c, x, y = e.args
+            return f"{self(c, 4)} ? {self(x, 4)} : {self(y, 3)}", 3
         if e.name in ("minimum", "maximum"):
             a, b = (self(x, 11) for x in e.args)
             return f"({a} {'<' if e.name == 'minimum' else '>'} {b} ? {a} : {b})", _CALL

@@ -72,6 +72,7 @@ def _spread(body: tuple[Stmt, ...], varying: set[str], own: set[str], inside: bo
 def _look(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> None:
     for s in body:
         differs = False
+        parts: tuple[Stmt, ...]
         if isinstance(s, If):
             differs = _varies(s.condition, varying, own)
             parts = (*s.body, *s.orelse)

@@ -7,8 +7,9 @@ arithmetic is C's; `Var` may name one of `INDICES`, which differ between threads
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -135,6 +136,19 @@ class ThreadKernel:
     shared: tuple[Shared, ...]
     body: tuple[Stmt, ...]
     tables: tuple[Table, ...] = ()
+
+
+def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> If:
+    """Return a branch whose bodies hold statements of threads, too."""
+    return If(
+        condition, cast("tuple[LoopStmt, ...]", tuple(body)),
+        cast("tuple[LoopStmt, ...]", tuple(orelse)),
+    )  # fmt: skip
+
+
+def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt]) -> For:
+    """Return a loop whose body holds statements of threads, too."""
+    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)))
 
 
 def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
