@@ -402,7 +402,8 @@ def adjoint(
     ]
     assembly = _Assembly(program, needs, reverse)
     closed = assembly.closed(back)
-    hoisted = needs.required.get(None, set())
+    # What is read on the way back, or goes to the tape behind an iteration, outlives branches.
+    hoisted = needs.required.get(None, set()).union(*needs.taped.values())
     forward = Forward(
         program, needs.forward, hoisted, lambda n: n, needs.taped, _forward_arrays(program, needs)
     )

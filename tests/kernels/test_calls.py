@@ -1,0 +1,222 @@
+"""Kernels in functions that are differentiated, batched and compiled; other forms of kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_kernels import CASES
+
+import adarray
+from adarray.errors import KernelError
+from adarray.kernels import ElementwiseKernel, RawKernel, ReductionKernel, from_file
+
+SQUARE = """
+// y = a x^2
+extern "C" __global__ void square(const double *x, double *y, double a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] * x[i];
+}
+"""
+X = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.fixture(params=["serial", "openmp"], autouse=True)
+def _backend(request: pytest.FixtureRequest) -> Any:
+    with adarray.use(request.param):
+        yield
+
+
+@pytest.fixture(scope="module")
+def square() -> RawKernel:
+    return RawKernel(SQUARE, "square")
+
+
+def _called(square: RawKernel, x: Any, a: Any = 2.0) -> Any:
+    y = np.zeros(3)
+    square(1, 32, (x, y, a, 3))
+    return y
+
+
+def test_a_call_writes_into_its_arguments(square: RawKernel) -> None:
+    np.testing.assert_array_equal(_called(square, X), [2, 8, 18])
+
+
+def test_a_call_is_differentiated(square: RawKernel) -> None:
+    g, h = adarray.grad(lambda x, a: np.sum(_called(square, x, a)), (0, 1))(X, 2.0)
+    np.testing.assert_allclose(g, [4, 8, 12])
+    assert h == 14
+
+
+def test_warps_wrong_cases_are_right() -> None:
+    """The examples of NVIDIA Warp's documentation on what its gradients get wrong."""
+    overwrite = RawKernel(CASES["overwrite"].text("float64"), "overwrite")
+    product = RawKernel(CASES["product"].text("float64"), "product")
+    ratio = RawKernel(CASES["sum_over_norm"].text("float64"), "sum_over_norm")
+    g = adarray.grad(lambda a: np.sum(overwrite.apply(1, 8, (a, np.zeros(3), 3))[1]))(X)
+    np.testing.assert_array_equal(g, [2, 4, 6])
+    g = adarray.grad(lambda x: np.sum(product.apply(1, 1, (x, np.zeros(1), 3))))(np.full(3, 2.0))
+    np.testing.assert_array_equal(g, [4, 4, 4])
+    # The product of others, not the product over the element: 0 is no special case.
+    zero = np.array([0.0, 3.0, 5.0])
+    g = adarray.grad(lambda x: np.sum(product.apply(1, 1, (x, np.zeros(1), 3))))(zero)
+    np.testing.assert_array_equal(g, [15, 0, 0])
+    x = np.array([1.0, 2.0, 2.0])
+    g = adarray.grad(lambda x: np.sum(ratio.apply(1, 1, (x, np.zeros(1), 3))))(x)
+    np.testing.assert_allclose(g, 1 / 3 - x * 5 / 27)
+
+
+def test_what_is_overwritten_keeps_its_old_derivative() -> None:
+    saxpy = RawKernel(CASES["saxpy"].text("float64"), "saxpy")
+
+    def f(x: Any) -> Any:
+        y = x * x
+        saxpy(1, 8, (3, 2.0, x, y))  # y = 2 x + x^2
+        saxpy(1, 8, (3, 3.0, y * y, y))  # y = 3 y^2 + y
+        return np.sum(y)
+
+    y = 2 * X + X**2
+    np.testing.assert_allclose(adarray.grad(f)(X), (6 * y + 1) * (2 + 2 * X))
+
+
+def test_hessian_and_products_with_it(square: RawKernel) -> None:
+    def f(x: Any) -> Any:
+        return np.sum(np.sin(square.apply(1, 32, (x, np.zeros(3), 2.0, 3))))
+
+    exact = np.diag(4 * np.cos(2 * X**2) - 16 * X**2 * np.sin(2 * X**2))
+    np.testing.assert_allclose(adarray.hessian(f)(X), exact, atol=1e-12)
+    v = np.array([1.0, -1.0, 0.5])
+    np.testing.assert_allclose(adarray.hvp(f)(X, v), exact @ v)
+
+
+def test_vmap_and_jit(square: RawKernel) -> None:
+    many = np.stack([X, X + 1])
+    found = adarray.vmap(lambda x: square.apply(1, 32, (x, np.zeros(3), 2.0, 3)))(many)
+    np.testing.assert_array_equal(found, 2 * many**2)
+    fast = adarray.jit(adarray.grad(lambda x, a: np.sum(_called(square, x, a) * x)))
+    for k in range(5):
+        x = X + k
+        np.testing.assert_allclose(fast(x, 1.0 + k), 3 * (1 + k) * x**2)
+
+
+def test_strided_arrays(square: RawKernel) -> None:
+    x = np.arange(6.0)[::2]
+    y = np.zeros(6)
+    square(1, 32, (x, y[::2], 1.0, 3))
+    np.testing.assert_array_equal(y, [0, 0, 4, 0, 16, 0])
+
+
+def test_plain_arrays_need_no_backend(square: RawKernel) -> None:
+    with adarray.use("numpy"):
+        np.testing.assert_array_equal(_called(square, X), [2, 8, 18])
+
+
+def test_a_struct_of_numbers_is_a_tuple() -> None:
+    source = """
+    struct Params { double scale; int n; double shift; };
+    __global__ void affine(double *x, const Params p) {
+        if (threadIdx.x < p.n) x[threadIdx.x] = p.scale * x[threadIdx.x] + p.shift;
+    }
+    """
+    kernel = RawKernel(source, "affine")
+
+    def f(x: Any, scale: Any) -> Any:
+        return np.sum(kernel.apply(1, 8, (x, (scale, 2, 0.5))))
+
+    g, h = adarray.grad(f, (0, 1))(X, 3.0)
+    np.testing.assert_array_equal(g, [3, 3, 1])
+    assert h == 3
+    with pytest.raises(KernelError, match="the struct 'p' has 3 numbers, and 2 were given"):
+        kernel(1, 8, (np.ones(3), (1.0, 2)))
+
+
+def test_options_and_files(tmp_path: Path) -> None:
+    source = """
+    #ifndef POWER
+    #define POWER 1
+    #endif
+    #define CUBE(x) ((x) * (x) * (x))
+    __global__ void first(double *x) { x[threadIdx.x] += POWER; }
+    __global__ void second(double *x) {
+    #if POWER > 1 && defined(CUBE)
+        x[threadIdx.x] = CUBE(x[threadIdx.x]);
+    #else
+        x[threadIdx.x] = 0;
+    #endif
+    }
+    """
+    path = tmp_path / "kernels.cu"
+    path.write_text(source)
+    first, second = (from_file(path, n, ("-DPOWER=3",)) for n in ("first", "second"))
+    x = X.copy()
+    first(1, 3, (x,))
+    second(1, 3, (x,))
+    np.testing.assert_array_equal(x, (X + 3) ** 3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_one_element(dtype: str) -> None:
+    kernel = ElementwiseKernel(
+        "T x, raw T table, int32 k", "T y, T z",
+        "y = table[k] * half_of(x); z = x > 0 ? x : T(0)", "pair",
+        "__device__ double half_of(double x) { return x / 2; }",
+    )  # fmt: skip
+    x = np.array([[1.0, -2.0], [3.0, 4.0]], dtype)
+    table = np.array([5.0, 7.0], dtype)
+    k = np.array([0, 1], np.int32)
+    y, z = kernel(x, table, k)
+    np.testing.assert_allclose(y, x / 2 * table)
+    np.testing.assert_allclose(z, np.maximum(x, 0))
+
+    def f(x: Any, table: Any) -> Any:
+        y, z = kernel(x, table, k)
+        return np.sum(y * y) + np.sum(z)
+
+    g, h = adarray.grad(f, (0, 1))(x, table)
+    np.testing.assert_allclose(g, x / 2 * table**2 + (x > 0), rtol=1e-6)
+    np.testing.assert_allclose(h, np.sum(x**2, 0) / 2 * table, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [None, 0, (1,), -1, (0, 2)])
+def test_reductions(axis: Any) -> None:
+    norm = ReductionKernel("T x, T w", "T y", "w * x * x", "a + b", "y = sqrt(a)", "0", "norm")
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(3, 4, 5)), rng.uniform(1, 2, 5)
+    exact = np.sqrt(np.sum(w * x * x, axis))
+    np.testing.assert_allclose(norm(x, w, axis=axis), exact)
+    kept = norm(x, w, axis=axis, keepdims=True)
+    assert np.shape(kept) == np.shape(np.sum(x, axis, keepdims=True))
+    g, h = adarray.grad(lambda x, w: np.sum(norm(x, w, axis=axis)), (0, 1))(x, w)
+    reference = adarray.grad(lambda x, w: np.sum(np.sqrt(np.sum(w * x * x, axis))), (0, 1))
+    for a, b in zip((g, h), reference(x, w), strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+def test_a_reduction_that_multiplies() -> None:
+    product = ReductionKernel("T x", "T y", "x", "a * b", "y = a", "1", "product")
+    x = np.array([2.0, 3.0, 0.5])
+    np.testing.assert_allclose(adarray.grad(product)(x), [1.5, 1.0, 6.0])
+
+
+def test_figures_of_adjoints() -> None:
+    figures = {}
+    for name in ("lattice_boltzmann", "tiled_matmul", "saxpy", "product"):
+        case = CASES[name]
+        kernel = RawKernel(case.text("float32"), name)
+        args = case.args(np.random.default_rng(0), np.float32)
+        figures[name] = kernel.explain(case.grid, case.block, args)
+    assert figures["lattice_boltzmann"] == {"taped": 0, "atomics": 0, "copies": []}
+    assert figures["tiled_matmul"]["taped"] == 0
+    assert figures["saxpy"]["atomics"] == 0
+    assert figures["product"]["taped"] == 1
+
+
+def test_the_adjoint_can_be_read(square: RawKernel) -> None:
+    text = square.adjoint_source(1, 32, (X, np.zeros(3), 2.0, 3), by=("x",))
+    assert "void square_adjoint(const double *__restrict__ x, const double a" in text
+    assert "a__sum" not in text
+    assert "x__b[(int64_t)i] = x__b[(int64_t)i] + " in text
+    with pytest.raises(KernelError, match=r"\['n'\] are no floating-point parameters"):
+        square.adjoint_source(1, 32, (X, np.zeros(3), 2.0, 3), by=("n",))
