@@ -42,10 +42,10 @@ from adarray.compiler.ir.threads import (
     variables,
 )
 from adarray.errors import KernelError
-from adarray.kernels import build
+from adarray.kernels import build, sums
 from adarray.kernels.activity import Activity, activity, dependent, without_rule
 from adarray.kernels.forward import Forward, dtype_of
-from adarray.kernels.functions import PARTIALS
+from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.simplify import simplified
 from adarray.kernels.ssa import Branch, Carried, Def, Loop, Node, Place, Program, Read, Wait, Write
@@ -105,6 +105,13 @@ class Reverse:
         self.plain = plain
         self.live: set[str] = set()  # values whose derivative something has been added to
         self.count = 0
+        self.terms: dict[str, sums.Term] = {}  # by the names of the sums
+        self.uses = sums.uses(program)
+        self.at: Node | None = None  # whose adjoint is written
+        self.calls: dict[Expr, list[Def]] = {}
+        for n in program.nodes:
+            if isinstance(n, Def) and isinstance(n.value, Apply) and n.value.name in NAMED:
+                self.calls.setdefault(n.value, []).append(n)
         self.buffers = {b.name for b in program.kernel.buffers}
         self.shared = {s.name for s in program.kernel.shared}
 
@@ -115,8 +122,18 @@ class Reverse:
         in_loop = name in self.program.values and self.program.home(name) is not None
         return f"{name}__r" if in_loop else name
 
+    def known(self, e: Expr) -> Expr:
+        """Return an expression with the names of functions that the kernel calls there."""
+        if not isinstance(e, Apply):
+            return e
+        for d in self.calls.get(e, ()) if self.at is not None else ():
+            if d.home is self.at.home and (not d.branches or d.block == self.at.block):
+                return Var(e.dtype, d.name)
+        return Apply(e.dtype, e.name, tuple(map(self.known, e.args)))
+
     def read(self, e: Expr) -> Expr:
         """Return an expression as the reverse half reads it."""
+        e = self.known(e)
         self.needs.read(e)
         return self.shown(e)
 
@@ -156,10 +173,23 @@ class Reverse:
             self.push(e.args[1], build.where(condition, g, zero), out)
             self.push(e.args[2], build.where(condition, zero, g), out)
             return
+        if e.name == "divide":
+            self._divide(e, g, out, result)
+            return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
                 self.push(a, build.multiply(g, self.read(p)), out)
+
+    def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
+        """Add the derivatives of a quotient, with one more division for both."""
+        top, bottom = e.args
+        share = build.divide(g, self.read(bottom))
+        if dependent(bottom, self.active.values):
+            share = self.named(share, out)
+            quotient = self.read(result if result is not None else e)
+            self.push(bottom, build.negative(build.multiply(share, quotient)), out)
+        self.push(top, share, out)
 
     def named(self, g: Expr, out: list[Any]) -> Expr:
         """Return a derivative by a name of its own."""
@@ -198,8 +228,13 @@ class Reverse:
     def node(self, n: Node) -> list[Any]:
         """Return the adjoint of a node."""
         out: list[Any] = []
+        self.at = n
         if isinstance(n, Def):
-            if n.name in self.live:
+            term = self.terms.get(n.name)
+            if term is not None:
+                g: Expr = Var(n.value.dtype, shadow(term.carried))
+                self.push(term.value, g if term.plus else build.negative(g), out)
+            elif n.name in self.live:
                 b = Var(n.value.dtype, shadow(n.name))
                 self.push(n.value, b, out, Var(n.value.dtype, n.name))
         elif isinstance(n, Read):
@@ -253,7 +288,37 @@ class Reverse:
         if body or orelse:
             out.append(if_(self.read(n.condition), body, orelse))
 
+    def _sum(self, n: Loop, out: list[Any]) -> bool:
+        """Write the adjoint of a loop that only adds up, if it is one, in the loop's own order."""
+        moving = [c for c in n.carried if c.name in self.active.values]
+        if n.var is None or not sums.quiet(n, self.active.memory):
+            return False
+        found: dict[str, sums.Term] = {}
+        for c in moving:
+            terms = sums.terms(self.program, c, self.uses)
+            if terms is None:
+                return False
+            found |= terms
+        going = [c for c in moving if c.out in self.live]
+        names = {c.name for c in going}
+        outside = set(self.live)
+        self.terms |= {d: t for d, t in found.items() if t.carried in names}
+        body = self.block(n.body, [])
+        if self.needs.taped.get(n.number) or names & self.live:
+            self.live = outside  # the tape comes back in the opposite order
+            self.terms = {d: t for d, t in self.terms.items() if d not in found}
+            return False
+        out += [Local(shadow(c.name), c.dtype, None, Var(c.dtype, shadow(c.out))) for c in going]
+        if body:
+            start, stop = self.read(n.start), self.read(n.stop)
+            out.append(for_(self.renamed(n.var), start, stop, [_Prologue(n), *body]))
+        for c in going:
+            self.push(c.first, Var(c.dtype, shadow(c.name)), out)
+        return True
+
     def _loop(self, n: Loop, out: list[Any]) -> None:
+        if self._sum(n, out):
+            return
         moving = [c for c in n.carried if c.name in self.active.values]
         going = [c for c in moving if c.out in self.live]
         while True:

@@ -105,6 +105,9 @@ def multiply(a: Expr, b: Expr) -> Expr:
         return b
     if is_one(b):
         return a
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Const) and one.value == -1 and one.dtype in FLOATS:
+            return negative(other)
     if isinstance(a, Apply) and a.name == "negative":
         return negative(multiply(a.args[0], b))
     if isinstance(b, Apply) and b.name == "negative":
@@ -178,6 +181,16 @@ def is_free(e: Expr) -> bool:
         )
         return safe and all(map(is_free, e.args))
     return True
+
+
+_TAME = COMPARISONS | {"add", "subtract", "multiply", "negative", "cast", "logical_not"}
+
+
+def is_tame(e: Expr) -> bool:
+    """Whether an expression and its derivatives are finite wherever its operands are."""
+    if isinstance(e, Apply):
+        return e.name in _TAME and all(map(is_tame, e.args))
+    return not isinstance(e, Load)
 
 
 def is_simple(e: Expr) -> bool:

@@ -266,7 +266,9 @@ class Expressions:
             a, b = yes.expr, no.expr
             dtype = a.dtype if a.dtype == b.dtype else common(a.dtype, b.dtype)
             a, b = build.cast(a, dtype), build.cast(b, dtype)
-            if not first and not second and build.is_free(a) and build.is_free(b):
+            # Both sides of `where` are computed, and so are their derivatives: one that is infinite
+            # on the side that is not taken would spoil the other.
+            if not first and not second and build.is_tame(a) and build.is_tame(b):
                 return Number(build.where(condition, a, b))
             result = self.low.variable("chosen", dtype, None)
             self.low.emit(

@@ -197,7 +197,8 @@ class RawKernel:
 
     # -- to read -----------------------------------------------------------------------------------
 
-    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> Adjoint:
+    def _inputs_of(self, by: Sequence[str] | None) -> frozenset[str]:
+        """Return the parameters that are differentiated by."""
         names = [n for n in self._operation.operands if self._execution.dtypes[n] in FLOATS]
         inputs = frozenset(names if by is None else by)
         unknown = inputs - set(names)
@@ -206,6 +207,11 @@ class RawKernel:
                 f"kernel {self.name}: {sorted(unknown)} are no floating-point parameters; there "
                 f"are {', '.join(names)}"
             )
+        return inputs
+
+    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> Adjoint:
+        """Return the adjoint for a launch on a GPU."""
+        inputs = self._inputs_of(by)
         operands, launch = self._bound(grid, block, args, shared)
         values = dict(zip(self._operation.operands, map(bare, operands), strict=True))
         plain = self._execution.owned(launch, self._execution.checked(values), False)

@@ -44,6 +44,8 @@ class Item:
     ----------
     order : int
         Grows along the text.
+    block : int
+        Number of the block that it stands in.
     loops : tuple of Loop
         Those around it, outermost first.
     branches : tuple of Branch
@@ -51,6 +53,7 @@ class Item:
     """
 
     order: int = 0
+    block: int = 0
     loops: tuple[Loop, ...] = ()
     branches: tuple[Branch, ...] = ()
 
@@ -199,6 +202,8 @@ class _Maker:
         self.loops: list[Loop] = []
         self.branches: list[list[Branch]] = [[]]
         self.blocks: list[list[Node]] = [[]]
+        self.numbers = [0]
+        self.count = 0
         self.env: dict[str, Expr] = {}
         # Reads whose elements hold still what they held, by memory and index.
         self.reads: dict[tuple[str, Expr], str] = {}
@@ -221,6 +226,7 @@ class _Maker:
     def add(self, node: Node) -> None:
         """Add a node to the innermost block."""
         node.order = len(self.nodes)
+        node.block = self.numbers[-1]
         node.loops = tuple(self.loops)
         node.branches = tuple(self.branches[-1])
         self.nodes.append(node)
@@ -315,11 +321,19 @@ class _Maker:
 
     def _part(self, body: tuple[Stmt, ...]) -> tuple[list[Node], dict[str, Expr]]:
         before, reads = dict(self.env), dict(self.reads)
-        self.blocks.append([])
-        self.block(body)
+        inner = self._inner(body)
         after, self.env = self.env, before
         self.reads = reads
-        return self.blocks.pop(), after
+        return inner, after
+
+    def _inner(self, body: tuple[Stmt, ...]) -> list[Node]:
+        """Convert statements as a block of their own."""
+        self.count += 1
+        self.numbers.append(self.count)
+        self.blocks.append([])
+        self.block(body)
+        self.numbers.pop()
+        return self.blocks.pop()
 
     def forget(self, buffers: set[str]) -> None:
         """Note that memory may have changed."""
@@ -373,9 +387,7 @@ class _Maker:
         self.forget(_written((s,)))
         reads = dict(self.reads)
         self.env, outside = inner, self.env
-        self.blocks.append([])
-        self.block(s.body)
-        node.body = self.blocks.pop()
+        node.body = self._inner(s.body)
         after, self.env = self.env, outside
         self.reads = reads
         self.branches.pop()

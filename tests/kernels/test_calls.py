@@ -68,6 +68,44 @@ def test_warps_wrong_cases_are_right() -> None:
     np.testing.assert_allclose(g, 1 / 3 - x * 5 / 27)
 
 
+@pytest.mark.parametrize(
+    "choice",
+    ["x > 0 ? sqrt(x) : 0", "x <= 0 ? 0 : 2 * sqrt(x) * 0.5", "(x > 0) ? pow(x, 0.5) : (double)0"],
+)
+def test_what_is_not_chosen_does_not_spoil_a_derivative(choice: str) -> None:
+    source = f"""
+    __global__ void chosen(const double *a, double *y, int n) {{
+        if (threadIdx.x < n) {{ double x = a[threadIdx.x]; y[threadIdx.x] = {choice}; }}
+    }}
+    """
+    kernel = RawKernel(source, "chosen")
+
+    def f(a: Any) -> Any:
+        return np.sum(kernel.apply(1, 4, (a, np.zeros(3), 3)))
+
+    a = np.array([0.0, 4.0, -1.0])
+    np.testing.assert_allclose(adarray.grad(f)(a), [0, 0.25, 0])
+    tangent = adarray.jvp(lambda a: kernel.apply(1, 4, (a, np.zeros(3), 3)), (a,), (np.ones(3),))
+    np.testing.assert_allclose(tangent[1], [0, 0.25, 0])
+
+
+def test_ties_and_kinks() -> None:
+    source = """
+    __global__ void kinks(const double *x, double *y) {
+        y[0] = fmax(x[0], x[1]);
+        y[1] = fabs(x[0]);
+        y[2] = min(x[2], 3.0);
+        y[3] = pow(x[0], 2.0) + pow(x[0], x[3]);
+        y[4] = floor(x[2]) * x[2] + (int)x[2];
+    }
+    """
+    kernel = RawKernel(source, "kinks")
+    x = np.array([0.0, 0.0, 3.0, 2.0])
+    found = adarray.jacobian(lambda x: kernel.apply(1, 1, (x, np.zeros(5))))(x)
+    exact = [[0.5, 0.5, 0, 0], [0, 0, 0, 0], [0, 0, 0.5, 0], [0, 0, 0, 0], [0, 0, 3, 0]]
+    np.testing.assert_array_equal(found, exact)
+
+
 def test_what_is_overwritten_keeps_its_old_derivative() -> None:
     saxpy = RawKernel(CASES["saxpy"].text("float64"), "saxpy")
 

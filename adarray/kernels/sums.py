@@ -1,0 +1,112 @@
+"""Loops that only add up: their iterations may be taken in any order on the way back.
+
+A carried value that iterations do nothing with but add to it has one derivative for all of them.
+Where all active carried values are such, and nothing is overwritten, the way back goes through
+the iterations as the way there does: memory is read in order, and compilers make vector code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from adarray.compiler.ir.loopir import Apply, Expr, Var, walk
+from adarray.kernels.ssa import (
+    Branch,
+    Carried,
+    Def,
+    Loop,
+    Node,
+    Phi,
+    Program,
+    Read,
+    Wait,
+    Write,
+    inner,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What is added to a carried value, or subtracted."""
+
+    carried: str
+    value: Expr
+    plus: bool
+
+
+def uses(program: Program) -> Counter[str]:
+    """Return how many times each value is read."""
+    found: Counter[str] = Counter()
+
+    def count(e: Expr) -> None:
+        found.update(x.name for x in walk(e) if isinstance(x, Var))
+
+    for n in program.nodes:
+        if isinstance(n, Def):
+            count(n.value)
+        elif isinstance(n, Read):
+            count(n.index)
+        elif isinstance(n, Write):
+            count(n.index)
+            count(n.value)
+        elif isinstance(n, Branch):
+            count(n.condition)
+            for p in n.phis:
+                count(p.then)
+                count(p.orelse)
+        elif isinstance(n, Loop):
+            count(n.start)
+            count(n.stop)
+            for c in n.carried:
+                count(c.first)
+                count(c.next)
+    return found
+
+
+def terms(program: Program, c: Carried, counted: Counter[str]) -> dict[str, Term] | None:
+    """Return what a loop adds to a carried value, by the sums; None where it does more."""
+    found: dict[str, Term] = {}
+    met = 0  # how often the value itself stands in the sums
+
+    def chain(e: Expr) -> bool:
+        nonlocal met
+        if not isinstance(e, Var):
+            return False
+        if e.name == c.name:
+            met += 1
+            return True
+        v = program.values.get(e.name)
+        if counted[e.name] != 1 or v is None:
+            return False
+        if isinstance(v, Phi):
+            return v.branch.home is c.loop and chain(v.then) and chain(v.orelse)
+        if not isinstance(v, Def) or v.home is not c.loop or not isinstance(v.value, Apply):
+            return False
+        if v.value.name not in ("add", "subtract"):
+            return False
+        a, b = v.value.args
+        plus = v.value.name == "add"
+        before = met
+        if chain(a):
+            found[e.name] = Term(c.name, b, plus)
+            return True
+        met = before
+        if plus and chain(b):
+            found[e.name] = Term(c.name, a, True)
+            return True
+        return False
+
+    return found if chain(c.next) and met == counted[c.name] and found else None
+
+
+def quiet(loop: Loop, memory: set[str]) -> bool:
+    """Whether a loop neither waits nor writes one of the memories."""
+    stack: list[Node] = [loop]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, Wait) or (isinstance(n, Write) and n.buffer in memory):
+            return False
+        for part in inner(n):
+            stack += part
+    return True

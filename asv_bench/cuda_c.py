@@ -1,0 +1,169 @@
+"""What gradients of CUDA C kernels cost, in units of the kernels themselves.
+
+Run as ``python -m asv_bench.cuda_c [--backend serial] [--figures FOLDER]``. The kernels are
+proxies of the applications of Moses et al., *Reverse-mode automatic differentiation and
+optimization of GPU kernels via Enzyme*, SC'21; tests/support/cuda_kernels.py has their sources.
+Each is launched with growing numbers of threads, and with growing work for each thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import adarray
+from adarray.kernels import RawKernel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from cuda_kernels import CASES
+
+Launch = tuple[Any, Any, list[Any]]
+RNG = np.random.default_rng(0)
+ROUNDS = 7
+
+
+def lattice_boltzmann(scale: int) -> Launch:
+    """Return a launch with `scale` times 1024 threads."""
+    nx, ny = 32 * scale, 32
+    f = RNG.uniform(0.5, 1.5, (9, ny, nx)).astype(np.float32)
+    return (nx // 32, ny // 8), (32, 8), [f, np.zeros_like(f), np.float32(1.2), nx, ny]
+
+
+def cross_sections(scale: int, nuclides: int = 8, points: int = 256) -> Launch:
+    """Return a launch with `scale` times 256 threads."""
+    n = 256 * scale
+    grid = np.sort(RNG.uniform(0, 1, (nuclides, points)), axis=1)
+    grid[:, 0], grid[:, -1] = 0, 1
+    data = RNG.uniform(0, 1, (nuclides, points, 5))
+    arrays = (RNG.uniform(0, 1, n), grid, data, RNG.uniform(0, 1, nuclides), np.zeros((n, 5)))
+    given = [a.astype(np.float32) for a in arrays]
+    return n // 128, 128, [*given, n, nuclides, points]
+
+
+def multipole(scale: int, poles: int = 16) -> Launch:
+    """Return a launch with `scale` times 256 threads."""
+    n = 256 * scale
+    arrays = (
+        RNG.uniform(0.3, 1, (poles, 2)), RNG.normal(size=(poles, 2)), RNG.uniform(0.1, 1, n),
+        np.zeros((n, 2)),
+    )  # fmt: skip
+    return n // 128, 128, [*(a.astype(np.float32) for a in arrays), n, poles]
+
+
+def material(scale: int) -> Launch:
+    """Return a launch with `scale` times 1024 threads."""
+    n = 1024 * scale
+    arrays = [
+        RNG.uniform(0.5, 2, n), RNG.uniform(0.1, 1, n), RNG.uniform(0.1, 0.5, n), np.zeros(n),
+        RNG.uniform(0.6, 1.2, n), RNG.uniform(-0.2, 0.2, n),
+    ]  # fmt: skip
+    numbers = [np.float32(x) for x in (1e-7, 1e-7, -1e15, -1e15, 1.3)]
+    return n // 128, 128, [*(a.astype(np.float32) for a in arrays), *numbers, n]
+
+
+def dg_volume(scale: int) -> Launch:
+    """Return a launch with `scale` times 1024 threads."""
+    elements = 64 * scale
+    arrays = (
+        RNG.uniform(0.5, 1.5, (16 * elements, 3)), RNG.normal(size=(16 * elements, 4)),
+        RNG.normal(size=(4, 4)), np.zeros((16 * elements, 3)),
+    )  # fmt: skip
+    return elements, (4, 4), [*(a.astype(np.float32) for a in arrays), np.float32(0.4)]
+
+
+PROXIES: dict[str, Callable[[int], Launch]] = {
+    "lattice_boltzmann": lattice_boltzmann,
+    "cross_sections": cross_sections,
+    "multipole": multipole,
+    "material": material,
+    "dg_volume": dg_volume,
+}
+# Work of each thread, where a kernel's arguments say how much there is.
+WORK: dict[str, Callable[[int], Launch]] = {
+    "cross_sections": lambda k: cross_sections(2, 4 * k),
+    "multipole": lambda k: multipole(2, 4 * k),
+}
+
+
+def best(run: Callable[[], Any]) -> float:
+    """Return the seconds that a run takes at best."""
+    run()
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
+    """Return the seconds of a kernel, and how many times as long its gradient takes.
+
+    Both are timed as launches on arrays that are there; the gradient by all floating-point
+    parameters contains what it takes of the kernel again.
+    """
+    case = CASES[name]
+    kernel = RawKernel(case.text("float32"), name)
+    grid, block, args = launch
+    with adarray.use(backend):
+        operands, made = kernel._bound(grid, block, args, 0)
+        execution, operation = kernel._execution, kernel._operation
+        values = dict(zip(operation.operands, operands, strict=True)) | dict(made.integers)
+        inputs = kernel._inputs_of(None)
+        original = execution.compiled(execution.kernel)
+        adjoint = execution.adjoint(made, inputs, values)
+        gradient = execution.compiled(adjoint.kernel, adjoint.counting)
+        given = {n: np.ones_like(values[n]) for n in execution.outputs}
+        shadows = execution._with_shadows(adjoint, dict(values), given)
+        for n in adjoint.copies:
+            shadows[n] = shadows[n].copy()
+        first = best(lambda: original(made, values))
+        second = best(lambda: gradient(made, shadows))
+    return first, second / first
+
+
+def main() -> None:
+    """Print a table, and draw it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", default="serial")
+    parser.add_argument("--figures", type=Path)
+    options = parser.parse_args()
+    print(f"{'kernel':20} {'threads x':>10} {'kernel ms':>10} {'gradient':>9}")
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {"threads": {}, "work": {}}
+    for what, table in (("threads", PROXIES), ("work", WORK)):
+        for name, launch in table.items():
+            for scale in (1, 4, 16, 100):
+                seconds, times = ratio(name, launch(scale), options.backend)
+                found[what].setdefault(name, []).append((scale, times))
+                print(f"{name:20} {what[:4]} {scale:5} {1e3 * seconds:10.3f} {times:8.2f}x")
+    if options.figures is not None:
+        draw(found, options.figures)
+
+
+def draw(found: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) -> None:
+    """Draw how the cost of gradients grows."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    for what, label in (("threads", "threads"), ("work", "work of each thread")):
+        figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
+        for name, points in found[what].items():
+            axes.plot(*zip(*points, strict=True), "o-", label=name.replace("_", " "))
+        axes.set(xscale="log", ylim=(0, None), xlabel=f"{label}, times the least",
+                 ylabel="gradient / kernel")  # fmt: skip
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+        figure.savefig(folder / f"{what}.svg", metadata={"Date": None})
+        pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    main()
