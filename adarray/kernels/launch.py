@@ -12,6 +12,7 @@ import numpy as np
 from adarray.backend import use
 from adarray.base.runtime import current_mode
 from adarray.compiler.ir.threads import ThreadKernel
+from adarray.compiler.ir.verify_threads import verify
 from adarray.device import is_device
 from adarray.device.array import host_of
 from adarray.errors import BackendError, KernelError
@@ -116,6 +117,7 @@ class CudaKernel:
 
     def _count(self, kernel: ThreadKernel, engine: Any) -> None:
         """Become the kernel that counts."""
+        verify(kernel)
         self.kernel, self.library, self.dtypes = kernel, engine.library, dict(kernel.scalars)
         printer = print_cuda.CudaPrinter(kernel, _NAME, True)
         self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
@@ -173,6 +175,7 @@ def _on_gpu(text: str, engine: Any) -> tuple[str, Any]:
 
 def compiled(kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None) -> Any:
     """Return a kernel that is ready to run on an engine."""
+    verify(kernel)
     if getattr(engine, "language", "C") == "C":
         return CpuKernel(kernel, engine)
     return CudaKernel(kernel, engine, counting)
