@@ -25,7 +25,7 @@ from cuda_kernels import CASES
 
 Launch = tuple[Any, Any, list[Any]]
 RNG = np.random.default_rng(0)
-ROUNDS = 7
+ROUNDS = 25
 
 
 def lattice_boltzmann(scale: int) -> Launch:
@@ -91,15 +91,16 @@ WORK: dict[str, Callable[[int], Launch]] = {
 }
 
 
-def best(run: Callable[[], Any]) -> float:
-    """Return the seconds that a run takes at best."""
-    run()
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def best(*runs: Callable[[], Any]) -> list[float]:
+    """Return the seconds that each run takes at best; they take turns."""
+    times: list[list[float]] = [[] for _ in runs]
+    for round_ in range(ROUNDS + 1):
+        for run, found in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run()
+            if round_:  # the first one warms up
+                found.append(time.perf_counter() - start)
+    return [min(found) for found in times]
 
 
 def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
@@ -123,8 +124,7 @@ def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
         shadows = execution._with_shadows(adjoint, dict(values), given)
         for n in adjoint.copies:
             shadows[n] = shadows[n].copy()
-        first = best(lambda: original(made, values))
-        second = best(lambda: gradient(made, shadows))
+        first, second = best(lambda: original(made, values), lambda: gradient(made, shadows))
     return first, second / first
 
 

@@ -47,7 +47,7 @@ from adarray.kernels.activity import Activity, activity, dependent, without_rule
 from adarray.kernels.forward import Forward, dtype_of
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
-from adarray.kernels.simplify import simplified
+from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.ssa import Branch, Carried, Def, Loop, Node, Place, Program, Read, Wait, Write
 
 
@@ -507,7 +507,7 @@ def _finished(
     needs: Needs,
 ) -> Adjoint:
     k = program.kernel
-    whole = simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body
+    whole = merged(simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body)
     names = used(whole)
     params = {b.name: b for b in k.buffers}
     copies = frozenset(n for n in params if n in needs.memory)

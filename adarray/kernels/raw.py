@@ -47,9 +47,9 @@ class RawKernel:
     KernelError
         If the source is outside of what is differentiated; the message has the line.
 
-    See Also
-    --------
-    docs/kernels : What the language is, and what the adjoint looks like.
+    Notes
+    -----
+    The user guide's page on kernels says what the language is, and what the adjoint looks like.
 
     Examples
     --------

@@ -29,6 +29,7 @@ from adarray.compiler.ir.threads import (
     for_,
     if_,
     reads,
+    variables,
 )
 from adarray.kernels import build
 from adarray.kernels.types import INTEGERS
@@ -126,6 +127,54 @@ class _Substitution:
         if narrow and isinstance(e, Apply) and e.name == "cast" and e.args[0].dtype == "int32":
             return e.args[0]
         return build.cast(e, dtype)
+
+
+def merged(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements in which a variable begins as what is added first, not as 0."""
+    out = [_merged_inside(s) for s in body]
+    i = 0
+    while i < len(out):
+        s = out[i]
+        if isinstance(s, Local) and s.size is None and s.init is not None and build.is_zero(s.init):
+            k = next((k for k in range(i + 1, len(out)) if _mentions(out[k], s.name)), i)
+            first = _first_sum(out[k], s.name)
+            if first is not None:
+                out[k] = Local(s.name, s.dtype, None, first)
+                del out[i]
+                continue
+        i += 1
+    return tuple(out)
+
+
+def _merged_inside(s: Stmt) -> Stmt:
+    if isinstance(s, If):
+        return if_(s.condition, merged(s.body), merged(s.orelse))
+    if isinstance(s, For):
+        return for_(s.var, s.start, s.stop, merged(s.body))
+    return replace(s, body=merged(s.body)) if isinstance(s, While) else s
+
+
+def _mentions(s: Stmt, name: str) -> bool:
+    for t in all_statements((s,)):
+        if isinstance(t, (Assign, Local)) and t.name == name:
+            return True
+        if isinstance(t, While) and t.condition == name:
+            return True
+        if any(isinstance(e, Var) and e.name == name for e in reads(t)):
+            return True
+    return False
+
+
+def _first_sum(s: Stmt, name: str) -> Expr | None:
+    """Return what a statement adds to a variable, if that is all that it does with it."""
+    if not isinstance(s, Assign) or s.name != name or not isinstance(s.value, Apply):
+        return None
+    if s.value.name not in ("add", "subtract") or s.value.args[0] != Var(s.value.dtype, name):
+        return None
+    added = s.value.args[1]
+    if name in variables(added):
+        return None
+    return added if s.value.name == "add" else build.negative(added)
 
 
 def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
