@@ -447,7 +447,7 @@ __device__ REAL portfolio(REAL *L, const REAL *swaprates, REAL delta, int Nmat) 
         S[n] = s;
     }
     for (int i = 0; i < NOPT; i++) {
-        int m = maturities[i] / 3 + Nmat - 1;
+        int m = maturities[i] / 3 + Nmat;
         REAL swapval = B[m] + swaprates[i] * S[m] - 1.0;
         if (swapval < 0) v += -100.0 * swapval;
     }
