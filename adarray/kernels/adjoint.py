@@ -126,8 +126,9 @@ class Reverse:
         """Return an expression with the names of functions that the kernel calls there."""
         if not isinstance(e, Apply):
             return e
-        for d in self.calls.get(e, ()) if self.at is not None else ():
-            if d.home is self.at.home and (not d.branches or d.block == self.at.block):
+        at = self.at
+        for d in self.calls.get(e, ()):
+            if at is not None and d.home is at.home and (not d.branches or d.block == at.block):
                 return Var(e.dtype, d.name)
         return Apply(e.dtype, e.name, tuple(map(self.known, e.args)))
 
@@ -311,7 +312,8 @@ class Reverse:
         out += [Local(shadow(c.name), c.dtype, None, Var(c.dtype, shadow(c.out))) for c in going]
         if body:
             start, stop = self.read(n.start), self.read(n.stop)
-            out.append(for_(self.renamed(n.var), start, stop, [_Prologue(n), *body]))
+            body.insert(0, _Prologue(n))
+            out.append(for_(self.renamed(n.var), start, stop, body))
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
         return True
@@ -460,8 +462,10 @@ def adjoint(
     back = reverse.block(program.body, [])
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
-    declared = [Local(shadow(n), scalars[n], None, build.const(0, scalars[n])) for n in numbers]
-    sums = [
+    declared: list[Stmt] = [
+        Local(shadow(n), scalars[n], None, build.const(0, scalars[n])) for n in numbers
+    ]
+    totals = [
         Atomic(f"{n}__sum", build.index(0), "add", Var(scalars[n], shadow(n)), None, True)
         for n in numbers
     ]
@@ -475,8 +479,22 @@ def adjoint(
     first = forward.statements(program.body)
     waits = any(isinstance(n, Wait) for n in program.nodes)
     middle: list[Stmt] = [Barrier()] if waits and first else []
-    body = [*first, *middle, Comment("and back"), *declared, *closed, *sums]
+    body = [*_joined(first, middle, declared, closed), *totals]
     return _finished(program, active, tuple(first), tuple(body), numbers, needs)
+
+
+def _joined(
+    first: list[Stmt], middle: list[Stmt], declared: list[Stmt], back: list[Stmt]
+) -> list[Stmt]:
+    """Return both halves; where all of them is under one condition, it is asked once."""
+    turn = Comment("and back")
+    if first and not middle and len(back) == 1:
+        a, b = first[-1], back[0]
+        same = isinstance(a, If) and isinstance(b, If) and a.condition == b.condition
+        if same and isinstance(a, If) and isinstance(b, If) and not a.orelse and not b.orelse:
+            inside = [*a.body, turn, *b.body]
+            return [*first[:-1], *declared, if_(a.condition, inside)]
+    return [*first, *middle, turn, *declared, *back]
 
 
 def _forward_arrays(program: Program, needs: Needs) -> set[str]:

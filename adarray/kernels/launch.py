@@ -29,6 +29,7 @@ class _Call(ctypes.Structure):
 
     _fields_ = (
         ("args", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
         ("grid", ctypes.c_int64 * 3),
         ("block", ctypes.c_int64 * 3),
         ("dynamic", ctypes.c_int64),
@@ -73,14 +74,15 @@ class CpuKernel:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
         held = []
         pointers = (ctypes.c_void_p * max(1, len(self.kernel.order)))()
+        sizes = (ctypes.c_int64 * max(1, len(self.kernel.order)))()
         for i, name in enumerate(self.kernel.order):
             x = values[name]
             if name in self.dtypes:
                 x = np.array(x, self.dtypes[name])
             held.append(x)
-            pointers[i] = x.ctypes.data
+            pointers[i], sizes[i] = x.ctypes.data, x.size
         call = _Call()
-        call.args = ctypes.addressof(pointers)
+        call.args, call.sizes = ctypes.addressof(pointers), ctypes.addressof(sizes)
         call.grid[:], call.block[:] = launch.grid, launch.block
         call.dynamic, call.blocks, call.limit = launch.shared, launch.blocks, limit
         call.chunk = max(1, launch.blocks // (self.threads * _CHUNKS))

@@ -7,7 +7,19 @@ stand in control flow that all threads share, whose conditions are those of the 
 
 from __future__ import annotations
 
-from adarray.compiler.ir.loopir import Apply, Assign, Const, Expr, For, If, Let, Local, Store, Var
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    Store,
+    Var,
+)
 from adarray.compiler.ir.threads import (
     INDICES,
     Atomic,
@@ -36,6 +48,7 @@ HEAD = r"""
 #define ADARRAY_KERNELS
 typedef struct {
     void **args;
+    int64_t *sizes;
     int64_t grid[3], block[3];
     int64_t dynamic, next, blocks, chunk, limit, status, used;
 } adarray_call;
@@ -59,6 +72,11 @@ static inline void adarray_push(adarray_tape *t, double value, adarray_call *cal
 static inline double adarray_pop(adarray_tape *t) { return t->top > 0 ? t->data[--t->top] : 0; }
 static inline double adarray_as_double(int64_t x) { double y; memcpy(&y, &x, 8); return y; }
 static inline int64_t adarray_as_int(double x) { int64_t y; memcpy(&y, &x, 8); return y; }
+/* Memory for one thread to add into; none where it would be more than the work. */
+static inline void *adarray_own(const adarray_call *call, int64_t size, int64_t bytes) {
+    const int64_t work = call->blocks * call->block[0] * call->block[1] * call->block[2];
+    return size <= (work > 4096 ? work : 4096) ? calloc(size, bytes) : 0;
+}
 #define ADARRAY_ATOMIC(T, I, NAME, COMBINED) \
     static inline T adarray_atomic_##NAME(T *p, T v) { \
         I before = __atomic_load_n((I *)p, __ATOMIC_RELAXED); \
@@ -111,9 +129,26 @@ class CpuPrinter(Printer):
             for s in all_statements(kernel.body)
             if isinstance(s, Atomic) and s.uniform
         }
+        # Buffers that are only added to: each thread of the processor may add into its own.
+        self.own = self._only_added() if threads else {}
         self.spilled: dict[str, Let | Local | Pop] = {}
         self.again: dict[str, Let] = {}
         self.work: list[tuple[str, str, str]] = []  # arrays of a block: type, name, size
+
+    def _only_added(self) -> dict[str, str]:
+        """Return the dtypes of buffers that atomic additions alone touch, by name."""
+        found: dict[str, str] = {}
+        others: set[str] = set()
+        for s in all_statements(self.kernel.body):
+            if isinstance(s, Atomic) and s.buffer in self.buffers and not s.uniform:
+                if s.combine == "add" and s.result is None:
+                    found[s.buffer] = self.buffers[s.buffer].dtype
+                else:
+                    others.add(s.buffer)
+            elif isinstance(s, Store):
+                others.add(s.buffer)
+            others |= {e.buffer for e in reads(s) if isinstance(e, Load)}
+        return {n: d for n, d in found.items() if n not in others}
 
     def source(self) -> str:
         """Return the text of the function."""
@@ -138,6 +173,9 @@ class CpuPrinter(Printer):
         self._memory()
         for name, dtype in self.totals.items():
             self.line(f"{CTYPES[dtype]} {name}__total = 0;")
+        for name, dtype in self.own.items():
+            t, size = STORED[dtype], f"call->sizes[{k.order.index(name)}]"
+            self.line(f"{t} *restrict const {name}__own = adarray_own(call, {size}, sizeof({t}));")
         self.line("for (;;) {")
         self.line(
             "    int64_t b_ = __atomic_fetch_add(&call->next, call->chunk, __ATOMIC_RELAXED);"
@@ -163,6 +201,14 @@ class CpuPrinter(Printer):
         self.line("}")
         for name, dtype in self.totals.items():
             self.line(self._added(f"&{name}[0]", dtype, "add", f"{name}__total", True) + ";")
+        for name, dtype in self.own.items():
+            t, size = STORED[dtype], f"call->sizes[{k.order.index(name)}]"
+            added = self._added(f"&{name}[i_]", dtype, "add", f"{name}__own[i_]", True)
+            self.line(f"if ({name}__own) {{")
+            self.line(f"    for (int64_t i_ = 0; i_ < {size}; i_++)")
+            self.line(f"        if ({name}__own[i_] != 0) {added};")
+            self.line(f"    free({name}__own);")
+            self.line("}")
         self._release()
         self.depth = 0
         self.line("}")
@@ -368,6 +414,12 @@ class CpuPrinter(Printer):
             return
         place = self.element(s.buffer, s.index)
         dtype = s.value.dtype
+        if s.buffer in self.own:
+            index, value = self.text(s.index), self.text(s.value)
+            added = self._added(f"&{place}", dtype, s.combine, value, True)
+            self.line(f"if ({s.buffer}__own) {s.buffer}__own[{index}] += {value};")
+            self.line(f"else {added};")
+            return
         if s.result is not None:
             name = self.text.names.get(s.result)
             head = f"{name} = " if name else f"const {CTYPES[dtype]} {s.result} = "

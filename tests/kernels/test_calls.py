@@ -258,3 +258,21 @@ def test_the_adjoint_can_be_read(square: RawKernel) -> None:
     assert "x__b[(int64_t)i] = x__b[(int64_t)i] + " in text
     with pytest.raises(KernelError, match=r"\['n'\] are no floating-point parameters"):
         square.adjoint_source(1, 32, (X, np.zeros(3), 2.0, 3), by=("n",))
+
+
+@pytest.mark.parametrize("cells", [10, 20_000])
+def test_threads_add_to_elements_of_others(cells: int) -> None:
+    source = """
+    __global__ void gather(const double *x, const int *at, double *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[at[i]] * (i + 1);
+    }
+    """
+    kernel = RawKernel(source, "gather")
+    at = np.arange(300, dtype=np.int32) * 7 % 5
+
+    def f(x: Any) -> Any:
+        return np.sum(kernel.apply(40, 8, (x, at, np.zeros(300), 300)))
+
+    exact = np.bincount(at, np.arange(300) + 1, cells)
+    np.testing.assert_allclose(adarray.grad(f)(np.ones(cells)), exact)
