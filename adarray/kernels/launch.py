@@ -140,6 +140,12 @@ class CudaKernel:
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
         args, shared = self._arguments(launch, values), self.dynamic * launch.shared
+        if shared > print_cuda.USUAL_SHARED:
+            raise KernelError(
+                f"kernel {self.kernel.name}: it takes {shared} bytes of shared memory; a block has "
+                f"{print_cuda.USUAL_SHARED}: derivatives need as much again as what they are of; "
+                "use smaller tiles"
+            )
         if self.counting is None:
             self.run(launch.grid, launch.block, args, shared_mem=shared)
             return 0

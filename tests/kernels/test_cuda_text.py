@@ -11,11 +11,13 @@ import device
 import host_gpu
 import numpy as np
 import pytest
-from cuda_kernels import CASES, MORE, TWELVE, Case
+from cuda_kernels import CASES, Case
 
 import adarray
 from adarray.kernels import RawKernel, print_cuda
 
+CORE = ("saxpy", "product", "tree_dot", "tiled_matmul")
+NAMES = [*CORE, *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n not in CORE)]
 NEEDS_GXX = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 NEEDS_NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
@@ -44,9 +46,7 @@ def _setup(case: Case, dtype: str) -> tuple[Any, list[Any]]:
 
 @NEEDS_GXX
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(
-    "name", [*TWELVE, *(pytest.param(n, marks=pytest.mark.slow) for n in MORE)]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_cuda_text_computes_what_c_does(name: str) -> None:
     case = CASES[name]
     f, x = _setup(case, "float64")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_kernels import CASES, Case
+from cuda_kernels import CASES, MORE, Case
 
 import adarray
 from adarray.errors import BackendError
@@ -25,6 +25,9 @@ def _backends() -> list[Any]:
 
 
 BACKENDS = _backends()
+# The core has the twelve kernels of the design, and those that people publish once each.
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in MORE]
+NAMES = [n for n in CASES if n not in MORE] + SLOW
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:
@@ -54,7 +57,7 @@ def _directions(case: Case, args: list[Any], seed: int = 1) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.expected is not None])
 def test_the_kernel_computes_what_numpy_does(name: str, dtype: str, backend: str) -> None:
     case = CASES[name]
@@ -72,7 +75,7 @@ def test_the_kernel_computes_what_numpy_does(name: str, dtype: str, backend: str
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_tangents_are_differences(name: str, backend: str) -> None:
     case = CASES[name]
     kernel, args = _setup(case, "float64")
@@ -89,8 +92,8 @@ def test_tangents_are_differences(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", NAMES)
 def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -> None:
     case = CASES[name]
     kernel, args = _setup(case, dtype)
@@ -112,7 +115,7 @@ def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "openmp"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_second_derivatives_are_differences_of_first(name: str, backend: str) -> None:
     case = CASES[name]
     kernel, args = _setup(case, "float64")
@@ -136,3 +139,8 @@ def test_second_derivatives_are_differences_of_first(name: str, backend: str) ->
         found = _tuple(adarray.jvp(gradient, x, t)[1])
     for p, m, d in zip(plus, minus, found, strict=True):
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_adjoints_of_published_kernels(name: str) -> None:
+    test_adjoints_are_transposed_tangents(name, "float64", "serial")
