@@ -11,7 +11,6 @@ import random_kernels
 import adarray
 from adarray.kernels import RawKernel
 
-
 SEEDS = [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 60))]
 
 
