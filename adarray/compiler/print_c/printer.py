@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import (
     Apply,
     Const,
@@ -166,20 +167,16 @@ class CPrinter(Statements):
                 lines.append(f"{kind} *restrict const b{i} = ({kind} *){array}[{i}];")
         return lines
 
-    def _places(self) -> dict[int, int]:
-        """Return the number of the place in the workspace of totals and arrays, by ``id``."""
+    def _places(self) -> IdentityMap[Total | Local, int]:
+        """Return the number of the place in the workspace of totals and arrays."""
         arrays = [s for s in self.statements if isinstance(s, Local) and s.size]
-        return {id(x): i for i, x in enumerate((*self.kernel.totals, *arrays))}
+        places: tuple[Total | Local, ...] = (*self.kernel.totals, *arrays)
+        return IdentityMap((x, i) for i, x in enumerate(places))
 
     def _offsets(self) -> list[str]:
         """Return lines that compute where the parts of the workspace begin."""
         lines = []
-        declarations = (*self.kernel.totals, *self.statements)
-        things = {
-            id(x): x for x in declarations if isinstance(x, Total | Local) and id(x) in self.places
-        }
-        for key, i in self.places.items():
-            x = things[key]
+        for x, i in self.places.items():
             count = "1" if x.size is None else self.index(x.size)
             room = f"({count} + 63) / 64 * {64 * SIZES[x.dtype]}"
             lines.append(f"const int64_t o{i + 1} = o{i} + {room};")
@@ -223,7 +220,7 @@ class CPrinter(Statements):
         if t.size is not None:
             self.memory[t.name] = c
             size = self.index(t.size)
-            self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(t)]});")
+            self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[t]});")
             self.line(f"adarray_fill_{MOVED[t.dtype]}({c}, {size}, {neutral});")
             return
         self.changing[t.name] = c
@@ -238,12 +235,12 @@ class CPrinter(Statements):
         if t.size is None:
             c = self.changing[t.name]
             value = f"adarray_pairs_sum_{SUFFIX[t.dtype]}(&{c})" if t.name in self.pairs else c
-            self.line(f"*({STORED[t.dtype]} *)(scratch + o{self.places[id(t)]}) = {value};")
+            self.line(f"*({STORED[t.dtype]} *)(scratch + o{self.places[t]}) = {value};")
 
     def _merge(self, t: Total, threads: str) -> None:
         """Print the combination of the threads' totals, in their order."""
         size = "1" if t.size is None else self.index(t.size)
-        place = f"scratch + o{self.places[id(t)]}"
+        place = f"scratch + o{self.places[t]}"
         call = functions.folder("merge", t.combine, t.dtype)
         self.line(f"{call}({self.memory[t.out]}, {place}, {size}, per, {threads});")
 
@@ -253,7 +250,7 @@ class CPrinter(Statements):
         """Declare an array, which lies in the workspace."""
         c, kind = self.fresh("s"), STORED[s.dtype]
         self.dtypes[s.name] = s.dtype
-        self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[id(s)]});")
+        self.line(f"{kind} *restrict const {c} = ({kind} *)(scratch + o{self.places[s]});")
         self.memory[s.name] = c
         self.changed(s.name)
 
@@ -288,7 +285,7 @@ class CPrinter(Statements):
         """Print a loop."""
         start, stop = self.index(s.start), self.index(s.stop)
         self.written(s)
-        form = self.scheduled.loops.get(id(s))
+        form = self.scheduled.loops.get(s)
         if form is not None and form.form != "serial":
             VectorPrinter(self, s, form).print(start, stop)
         else:

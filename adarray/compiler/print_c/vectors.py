@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
+from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
 from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
@@ -42,7 +43,7 @@ class VectorPrinter:
         self.lets = {s.name: s.value for s in loop.body if isinstance(s, Let)}
         self.stored = {s.buffer for s in loop.body if isinstance(s, Store)}
         self.stored |= {s.target for s in loop.body if isinstance(s, Fold)}
-        self.lane_folds = {id(f) for f in lane_folds(loop)}
+        self.lane_folds = IdentitySet(lane_folds(loop))
         self.lanes: list[tuple[Fold, str, str]] = []  # a fold, its accumulator, its target
         self.var = printer.fresh("v")
         # Of padded loops: lines of a block before the iterations, for its last one, after it.
@@ -69,7 +70,7 @@ class VectorPrinter:
                 p.let(s)
             elif isinstance(s, Store):
                 self._store(s)
-            elif id(s) in self.lane_folds and isinstance(s, Fold):
+            elif isinstance(s, Fold) and s in self.lane_folds:
                 self._lane(s)
             elif isinstance(s, Fold):
                 self._fold(s)

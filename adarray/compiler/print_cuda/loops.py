@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from adarray.compiler.ir.affine import at
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import Expr, Fold, For, Let, Load, Store, Var
 from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.print_cuda import folds
@@ -59,7 +60,7 @@ class SharedLoops:
 
     def loop(self, s: For) -> None:
         """Print a loop."""
-        p, plan = self.p, self.p.outline.loops[id(s)]
+        p, plan = self.p, self.p.outline.loops[s]
         start, stop = p.index(s.start), p.index(s.stop)
         lo, hi = p.fresh("m"), p.fresh("e")
         p.line(f"const {p.counter} {lo} = {start}, {hi} = {stop};")
@@ -70,10 +71,9 @@ class SharedLoops:
         body, parameters = iteration(p, s, plan, accumulators)
         again = None
         if plan.repeats is not None:
-            places = {id(f): c for f, c in accumulators}
+            places = IdentityMap(accumulators)
             again = [
-                (STORED[f.value.dtype], places.get(id(f)) or p.changing[f.target])
-                for f in plan.repeats
+                (STORED[f.value.dtype], places.get(f) or p.changing[f.target]) for f in plan.repeats
             ]
             again = list(dict.fromkeys(again))
         one = p.fresh("f")
@@ -172,8 +172,8 @@ def iteration(
     v = p.fresh("v")
     parameters = ["auto &care"] * p.outline.is_careful + [f"const int64_t {v}"]
     loads: dict[Expr, OperandText] = {}
-    stores: dict[int, str] = {}
-    places = {id(f): c for f, c in accumulators}
+    stores: IdentityMap[Store | Fold, str] = IdentityMap()
+    places = IdentityMap(accumulators)
     for kind, dtype, x in plan.moved:
         name = p.fresh("x")
         c = STORED[dtype]
@@ -182,23 +182,24 @@ def iteration(
             assert isinstance(x, Load)
             loads[x] = fixed(f"({name} != 0)" if dtype == "bool" else name)
         else:
+            assert isinstance(x, Store | Fold)
             parameters.append(f"{c} &{name}")
-            stores[id(x)] = name
+            stores[x] = name
             if isinstance(x, Fold):
-                places[id(x)] = name
+                places[x] = name
     for y in plan.resident:
-        places[id(y)] = p.fresh("x")
-        parameters.append(f"{STORED[y.value.dtype]} &{places[id(y)]}")
+        places[y] = p.fresh("x")
+        parameters.append(f"{STORED[y.value.dtype]} &{places[y]}")
     scope = TextScope()
     p.scopes.append(scope)
     p.bind(s.var, fixed(v))
     p.iteration = (s.var, *(y.name for y in s.body if isinstance(y, Let)))
     p.inside, p.load = True, lambda e: loads.get(e) or p.element(e)
     for z in s.body:
-        if isinstance(z, Store) and id(z) in stores:
-            p.line(f"{stores[id(z)]} = {p.value(z.value)};")
-        elif isinstance(z, Fold) and id(z) in places:
-            c = places[id(z)]
+        if isinstance(z, Store) and z in stores:
+            p.line(f"{stores[z]} = {p.value(z.value)};")
+        elif isinstance(z, Fold) and z in places:
+            c = places[z]
             p.line(f"{c} = {p.combined(z.combine, z.value.dtype, c, p.value(z.value))};")
         else:
             p.statement(z)

@@ -139,7 +139,7 @@ def _offsets(p: CudaPrinter) -> list[str]:
     """Return lines that compute where totals and local arrays begin, in either memory."""
     lines, far, close, memory = [], str(ZEROS), "0", p.outline.memory
     for x in memory.placed:
-        i = memory.places[id(x)]
+        i = memory.places[x]
         size = None if x.size is None else f"({p.index(x.size)} + 63) / 64 * 64"
         if x.name in memory.shared:
             letter = "o" if isinstance(x, Local) else "p"

@@ -76,7 +76,7 @@ def array(p: CudaPrinter, s: Local) -> None:
         base = "near_" if near else "scratch"
         index = f"threadIdx.x / {p.schedule.group}" if near else "group"
         size = f"(({p.index(s.size)} + 63) / 64 * 64)"
-        place = memory.places[id(s)]
+        place = memory.places[s]
         p.line(f"{kind} *const {c} = ({kind} *)({base} + o{place}) + {index} * {size};")
     p.memory[s.name] = c
     p.changed(s.name)

@@ -36,7 +36,7 @@ def serial(p: CudaPrinter, s: For) -> None:
     p.bind(s.var, fixed(v))
     p.block(s.body)
     p.scopes.pop()
-    if id(s) in p.outline.streaming:  # several loads at once
+    if s in p.outline.streaming:  # several loads at once
         p.line("#pragma unroll 16")
     p.braced(f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)", scope)
 
@@ -58,7 +58,7 @@ class RunningFolds:
 
     def loop(self, s: For) -> None:
         """Print a serial loop."""
-        parts = self.p.outline.running.get(id(s))
+        parts = self.p.outline.running.get(s)
         if parts is None:
             serial(self.p, s)
         else:
@@ -68,7 +68,7 @@ class RunningFolds:
         p = self.p
         start, stop = p.index(s.start), p.index(s.stop)
         p.written(s)
-        if any(id(x) in p.outline.waits for x in s.body):
+        if any(x in p.outline.waits for x in s.body):
             p.wait()
         term, put = self._parts(s, fold, store)
         if self.is_scan:

@@ -162,7 +162,7 @@ class CudaPrinter(Statements):
 
     def statement(self, s: Stmt) -> None:
         """Print one statement, after waiting for what other threads of the group did."""
-        if not self.inside and id(s) in self.outline.waits:
+        if not self.inside and s in self.outline.waits:
             self.wait()
         super().statement(s)
 

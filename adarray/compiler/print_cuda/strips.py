@@ -43,7 +43,7 @@ class StripPrinter:
 
     def loop(self, s: For) -> None:
         """Print a vector loop: all lanes compute all their columns, and store those of it."""
-        p, plan, width = self.p, self.p.outline.strips[id(s)], self.schedule.columns
+        p, plan, width = self.p, self.p.outline.strips[s], self.schedule.columns
         dtypes = {b.name: b.dtype for b in p.kernel.buffers} | dict(p.outline.memory.arrays)
         loads = [PackAccess("load", dtypes[x.load.buffer], x.load) for x in plan.loads]
         stores = [PackAccess("store", dtypes[x.store.buffer], x.store) for x in plan.stores]

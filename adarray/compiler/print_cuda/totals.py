@@ -73,7 +73,7 @@ class Totals:
             return
         assert t.size is not None
         p.memory[t.name] = c
-        size, place = p.index(t.size), p.outline.memory.places[id(t)]
+        size, place = p.index(t.size), p.outline.memory.places[t]
         if part.where == "sheet":
             pack, one = p.fresh("a"), p.fresh("a")
             self.sheet[t.name] = pack, one
@@ -107,7 +107,7 @@ class Totals:
 
     def _parts_of(self, t: Total) -> str:
         """Return where the parts of blocks or groups are."""
-        return f"({STORED[t.dtype]} *)(scratch + o{self.p.outline.memory.places[id(t)]})"
+        return f"({STORED[t.dtype]} *)(scratch + o{self.p.outline.memory.places[t]})"
 
     def _stride(self, t: Total) -> str:
         """Return the elements from one part of an array total to the next."""
@@ -134,7 +134,7 @@ class Totals:
                 f"({kind} *)(near_ + merge_), {size}, {c}, {combine});"
             )
         else:
-            place = p.outline.memory.places[id(t)]
+            place = p.outline.memory.places[t]
             p.line(
                 f"adarray_near_total<{f.block}, {f.group}>(({kind} *)(near_ + p{place}), "
                 f"{self._stride(t)}, {size}, {c}, {combine});"
@@ -160,7 +160,7 @@ class Totals:
         neutral = functions.neutral(t.combine, t.dtype)
         p.line(
             f"adarray_last<{p.schedule.block}>({c}, ({kind}){neutral}, {self._parts_of(t)}, "
-            f"(unsigned *)scratch + {p.outline.memory.places[id(t)]}, ({kind} *)room_, "
+            f"(unsigned *)scratch + {p.outline.memory.places[t]}, ({kind} *)room_, "
             f"{p.memory[t.out]}, {p.combiner(t.combine, t.dtype)});"
         )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import (
     Apply,
     Expr,
@@ -38,23 +39,23 @@ CALL = 10
 Ahead = tuple[tuple[Load, Expr], ...]
 
 
-def ahead(kernel: Kernel) -> dict[int, Ahead]:
-    """Return what vector loops fetch, by the loops' ``id``.
+def ahead(kernel: Kernel) -> IdentityMap[For, Ahead]:
+    """Return what vector loops fetch, by loop.
 
     Returns
     -------
-    dict
+    IdentityMap
         Pairs of a load, as the loop would make it, and of what its index grows by per row.
     """
     buffers = {b.name for b in kernel.buffers}
-    by_loop: dict[int, list[tuple[Load, Expr]]] = {}
+    by_loop: IdentityMap[For, list[tuple[Load, Expr]]] = IdentityMap()
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind != "vector":
             for loop, load, step in _of_rows(s, buffers):
-                fetched = by_loop.setdefault(id(loop), [])
+                fetched = by_loop.setdefault(loop, [])
                 if len(fetched) < MOST:
                     fetched.append((load, step))
-    return {key: tuple(fetched) for key, fetched in by_loop.items()}
+    return IdentityMap((loop, tuple(fetched)) for loop, fetched in by_loop.items())
 
 
 def _of_rows(rows: For, buffers: set[str]) -> Iterator[tuple[For, Load, Expr]]:

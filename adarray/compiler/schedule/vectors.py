@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adarray.compiler.ir.affine import ONE, ZERO, plus, slope, times
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
@@ -86,11 +87,11 @@ class VectorLoop(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A kernel, how its vector loops are printed, by ``id``, and the buffers that stream."""
+    """A kernel, how its vector loops are printed, and the buffers that stream."""
 
     kernel: Kernel
     target: CpuTarget
-    loops: dict[int, VectorLoop]
+    loops: IdentityMap[For, VectorLoop]
     streamed: frozenset[str]
 
 
@@ -99,7 +100,7 @@ def schedule(kernel: Kernel, target: CpuTarget) -> Scheduled:
     kernel = shared(kernel)
     lets = {s.name: s.value for s in statements(kernel.body) if isinstance(s, Let)}
     streamed = frozenset(b.name for b in kernel.buffers if b.stream) - _read(kernel)
-    loops = {}
+    loops: IdentityMap[For, VectorLoop] = IdentityMap()
     fetched = ahead(kernel)
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "vector":
@@ -107,13 +108,13 @@ def schedule(kernel: Kernel, target: CpuTarget) -> Scheduled:
             form = _vector_loop(s, target, iterations)
             if streams(s, streamed) and (iterations is None or iterations > SHORT):
                 form = form._replace(leaf=form.leaf or STAGE, stream=True)
-            if id(s) in fetched and form.form != "serial":
-                form = form._replace(ahead=fetched[id(s)])
+            if s in fetched and form.form != "serial":
+                form = form._replace(ahead=fetched[s])
                 if form.form == "plain":  # in blocks, each of which fetches some lines
                     form = form._replace(
                         form="lanes", block=ACCUMULATORS * target.vector_bytes // 8
                     )
-            loops[id(s)] = form
+            loops[s] = form
     return Scheduled(kernel, target, loops, streamed)
 
 

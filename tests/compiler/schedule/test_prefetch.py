@@ -61,10 +61,9 @@ def rows(*body, kind="serial"):
 
 def fetched(kernel):
     """Return loop variable, buffer and index of everything that is fetched."""
-    loops = {id(s): s for s in kernel.body[0].body if isinstance(s, For)}
     return [
-        (loops[key].var, load.buffer, load.index, step)
-        for key, pairs in ahead(kernel).items()
+        (loop.var, load.buffer, load.index, step)
+        for loop, pairs in ahead(kernel).items()
         for load, step in pairs
     ]
 

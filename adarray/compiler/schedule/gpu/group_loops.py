@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adarray.compiler.ir.affine import ZERO, at, slope, terms
+from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel, Let, Load, Store, walk
 from adarray.compiler.scalars.functions import SIZES
 from adarray.compiler.schedule.gpu.loops import LONG, PACK, WARP, scattered, walks
@@ -236,7 +237,7 @@ class GroupLoops:
             return None
         sources: list[int | None] = []
         for _, _, x in moved:
-            number = rows.loads.get((id(s), x)) if isinstance(x, Load) else None
+            number = rows.loads[s].get(x) if isinstance(x, Load) else None
             stores = isinstance(x, Store) and x.buffer == ROW_VALUES
             sources.append(0 if stores else number)
         return FetchedPacks(tuple(sources), s is rows.inner[0], s is rows.inner[-1])
@@ -299,13 +300,13 @@ class GroupLoops:
             self.scalars.careful(e) for x in s.body for r in expressions(x) for e in walk(r)
         ):
             return None
-        stores = {id(m.access) for m in moved}
-        places = {id(f) for f in accumulators}
+        stores = IdentitySet(m.access for m in moved)
+        places = IdentitySet(accumulators)
         repeated = []
         for x in s.body:
-            if isinstance(x, Fold) and (id(x) in places or x.index is None):
+            if isinstance(x, Fold) and (x in places or x.index is None):
                 repeated.append(x)
-            elif not isinstance(x, Let) and id(x) not in stores:
+            elif not isinstance(x, Let) and x not in stores:
                 return None
         return tuple(repeated)
 

@@ -1,7 +1,7 @@
 """What a printer needs to know of each statement of a kernel: decided here, obeyed there.
 
-An outline depends on a kernel and its schedule alone. It names statements by ``id``: equal ones may
-stand at several places.
+An outline depends on a kernel and its schedule alone. It names statements by identity: equal ones
+may stand at several places.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from adarray.compiler.ir.affine import ZERO
+from adarray.compiler.ir.identity import IdentityMap, IdentitySet
 from adarray.compiler.ir.loopir import (
     Expr,
     Fold,
@@ -20,6 +21,7 @@ from adarray.compiler.ir.loopir import (
     Load,
     Local,
     Param,
+    Stmt,
     Store,
     Total,
     Var,
@@ -87,8 +89,8 @@ class ArrayPlaces:
         Dtypes of local arrays.
     homes : mapping of str to str
         The local array whose memory each takes.
-    places : mapping of int to int
-        Numbers of totals and local arrays, by ``id``.
+    places : IdentityMap of Total and Local to int
+        Numbers of totals and local arrays.
     placed : tuple of Total and Local
         Those that have room in shared memory or in the workspace, in their order.
     shared : frozenset of str
@@ -104,7 +106,7 @@ class ArrayPlaces:
 
     arrays: Mapping[str, str]
     homes: Mapping[str, str]
-    places: Mapping[int, int]
+    places: IdentityMap[Total | Local, int]
     placed: tuple[Total | Local, ...]
     shared: frozenset[str]
     stores: Mapping[str, str]
@@ -129,15 +131,15 @@ class Outline:
     scalars : ScalarChoices
     is_careful : bool
         Whether a function tells of rare operands.
-    loops : mapping of int to GroupLoop
+    loops : IdentityMap of For to GroupLoop
         How vector loops are shared.
-    strips : mapping of int to StripLoop
+    strips : IdentityMap of For to StripLoop
         The same where warps march down strips.
-    running : mapping of int to (Fold, Store)
+    running : IdentityMap of For to (Fold, Store)
         Serial loops that store what they have folded so far, which threads share.
-    streaming : frozenset of int
+    streaming : IdentitySet of For
         Other such loops, which one thread runs: several loads at once.
-    waits : frozenset of int
+    waits : IdentitySet of statements
         Statements before which threads of a group wait for each other.
     totals : tuple of TotalPart
     joint : bool
@@ -162,11 +164,11 @@ class Outline:
     memory: ArrayPlaces
     scalars: ScalarChoices
     is_careful: bool
-    loops: Mapping[int, GroupLoop]
-    strips: Mapping[int, StripLoop]
-    running: Mapping[int, tuple[Fold, Store]]
-    streaming: frozenset[int]
-    waits: frozenset[int]
+    loops: IdentityMap[For, GroupLoop]
+    strips: IdentityMap[For, StripLoop]
+    running: IdentityMap[For, tuple[Fold, Store]]
+    streaming: IdentitySet[For]
+    waits: IdentitySet[Stmt]
     totals: tuple[TotalPart, ...]
     joint: bool
     far: bool
@@ -313,7 +315,8 @@ class _Outliner:
         past = {b.name for b in self.kernel.buffers if b.stream}
         stores = {n: "_past" if n in past else "_only" for n in self.once}
         stores |= dict.fromkeys(shared, "_near")
-        places = {id(x): i for i, x in enumerate((*totals, *self.locals))}
+        sized: tuple[Total | Local, ...] = (*totals, *self.locals)
+        places = IdentityMap((x, i) for i, x in enumerate(sized))
         placed: tuple[Total | Local, ...] = totals
         if has_arrays(schedule):
             placed += tuple(s for s in self.locals if self.homes[s.name] == s.name)
@@ -339,28 +342,30 @@ class _Outliner:
 
     def _loops(
         self, body: Body, memory: ArrayPlaces, scalars: ScalarChoices
-    ) -> dict[int, GroupLoop]:
+    ) -> IdentityMap[For, GroupLoop]:
         """Return how vector loops are shared."""
         if isinstance(self.schedule, ColumnStrips | Tiles):
-            return {}
+            return IdentityMap()
         lets = {s.name: s.value for s in self.statements if isinstance(s, Let)}
         chooser = GroupLoops(
             self.schedule, self.kernel, self.rows, self.touches, memory.arrays, lets, scalars
         )
-        return {id(s): chooser.of(s) for s in _vectors(body)}
+        return IdentityMap((s, chooser.of(s)) for s in _vectors(body))
 
-    def _strips(self, body: Body) -> dict[int, StripLoop]:
+    def _strips(self, body: Body) -> IdentityMap[For, StripLoop]:
         """Return what lanes do in vector loops."""
         if not isinstance(self.schedule, ColumnStrips):
-            return {}
+            return IdentityMap()
         rows = frozenset(s.name for s in self.locals)
-        return {id(s): strip_loop(s, rows) for s in _vectors(body)}
+        return IdentityMap((s, strip_loop(s, rows)) for s in _vectors(body))
 
-    def _running(self, body: Body) -> tuple[dict[int, tuple[Fold, Store]], frozenset[int]]:
+    def _running(self, body: Body) -> tuple[IdentityMap[For, tuple[Fold, Store]], IdentitySet[For]]:
         """Return running folds: those that threads share, and others."""
         loops = (s for s in statements(body) if isinstance(s, For) and s.kind == "serial")
-        parts = {id(s): r for s in loops if (r := running(s)) is not None}
-        return (parts, frozenset()) if self._has_groups() else ({}, frozenset(parts))
+        parts = IdentityMap((s, r) for s in loops if (r := running(s)) is not None)
+        if self._has_groups():
+            return parts, IdentitySet()
+        return IdentityMap(), IdentitySet(parts)
 
     def _has_groups(self) -> bool:
         """Whether threads of a group share rows, and wait for each other."""
@@ -374,10 +379,10 @@ class _Outliner:
             case _:
                 assert_never(self.schedule)
 
-    def _waits(self, body: Body, parts: tuple[TotalPart, ...]) -> frozenset[int]:
+    def _waits(self, body: Body, parts: tuple[TotalPart, ...]) -> IdentitySet[Stmt]:
         """Return the statements before which threads wait."""
         if not self._has_groups():
-            return frozenset()
+            return IdentitySet()
         begun = [p.total.name for p in parts if p.where in ("shared", "workspace")]
         return waits(body, self.touches, self.homes, begun)
 

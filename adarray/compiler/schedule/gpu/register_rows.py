@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adarray.compiler.ir.affine import ZERO, at, terms
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
@@ -137,8 +138,8 @@ def resident_rows(kernel: Kernel) -> ResidentRows | None:
     changed, rows, loads = _with_rows(kernel, loop, changed)
     if not rows and not totals:
         return None
-    new = {id(s): x for s, x in zip(inner, changed, strict=True)}
-    body = tuple(new.get(id(s), s) if isinstance(s, For) else s for s in loop.body)
+    new = IdentityMap(zip(inner, changed, strict=True))
+    body = tuple(new.get(s, s) if isinstance(s, For) else s for s in loop.body)
     own = replace(loop, body=body)
     top = tuple(own if s is loop else s for s in kernel.body)
     stop = inner[0].stop

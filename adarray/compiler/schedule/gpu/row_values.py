@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
@@ -180,25 +181,23 @@ def _changed(
     store = Store(ROW_VALUES, Var("int64", first.var), Var(dtype, name))
     load = Load(dtype, ROW_VALUES, Var("int64", last.var))
     body = [_rebuilt(s, numbers, number, load) for s in last.body]
-    new = {
-        id(first): replace(first, body=(*first.body, store)),
-        id(last): replace(last, body=needed(body)),
-    }
+    new = IdentityMap(
+        [
+            (first, replace(first, body=(*first.body, store))),
+            (last, replace(last, body=needed(body))),
+        ]
+    )
     loop = replace(fetched.loop, body=tuple(_new(s, new) for s in fetched.loop.body))
     top = tuple(loop if s is fetched.loop else s for s in kernel.body)
-    inner = tuple(new.get(id(s), s) for s in fetched.inner)
-    loads = {
-        (id(new[key]) if key in new else key, e): i
-        for (key, e), i in fetched.loads.items()
-        if key != id(last)
-    }
-    loads[id(inner[-1]), load] = 0
+    inner = tuple(new.get(s, s) for s in fetched.inner)
+    loads = IdentityMap((new.get(s, s), by) for s, by in fetched.loads.items() if s is not last)
+    loads[new[last]] = {load: 0}
     changed = fetched._replace(loop=loop, inner=inner, loads=loads)
     return Replacing(replace(kernel, body=top), changed)
 
 
-def _new(s: Stmt, new: dict[int, For]) -> Stmt:
-    return new.get(id(s), s) if isinstance(s, For) else s
+def _new(s: Stmt, new: IdentityMap[For, For]) -> Stmt:
+    return new.get(s, s) if isinstance(s, For) else s
 
 
 def _rebuilt(s: Stmt, numbers: Numbers, number: int, load: Load) -> Stmt:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from adarray.compiler.ir.affine import ZERO, at, terms
+from adarray.compiler.ir.identity import IdentityMap, IdentitySet
 from adarray.compiler.ir.loopir import (
     Apply,
     Const,
@@ -73,8 +74,8 @@ class FetchedRows(NamedTuple):
     start, stop : Expr
         Of these loops, of the kernel's integers alone.
     sources : tuple of Source
-    loads : dict
-        The source of a load, by the ``id`` of its loop and itself.
+    loads : IdentityMap of For to dict
+        The source of each load, by loop.
     width : int
         Elements of a pack.
     others : bool
@@ -86,7 +87,7 @@ class FetchedRows(NamedTuple):
     start: Expr
     stop: Expr
     sources: tuple[Source, ...]
-    loads: dict[tuple[int, Load], int]
+    loads: IdentityMap[For, dict[Load, int]]
     width: int
     others: bool
 
@@ -174,14 +175,17 @@ def _chosen(kernel: Kernel, loop: For, reads: list[_Read]) -> FetchedRows | None
         places.setdefault(r.key, []).append(r)
     if len({k[0] for k in places}) < len(places):
         return None  # a row and its neighbours: they are read out of each other
-    places = {k: same for k, same in places.items() if len({id(r.inner) for r in same}) > 1}
+    places = {k: same for k, same in places.items() if len(IdentitySet(r.inner for r in same)) > 1}
     if not places:
         return None
     numbers = {k: i for i, k in enumerate(places)}
     sources = tuple(Source(k[0], dtypes[k[0]], same[0].first) for k, same in places.items())
-    own = {id(r.inner) for same in places.values() for r in same}
-    inner = tuple(s for s in loop.body if isinstance(s, For) and id(s) in own)
-    loads = {(id(r.inner), r.load): numbers[k] for k, same in places.items() for r in same}
+    own = IdentitySet(r.inner for same in places.values() for r in same)
+    inner = tuple(s for s in loop.body if isinstance(s, For) and s in own)
+    loads: IdentityMap[For, dict[Load, int]] = IdentityMap((s, {}) for s in inner)
+    for k, same in places.items():
+        for r in same:
+            loads[r.inner][r.load] = numbers[k]
     width = _width(kernel, inner)
     if any(width * SIZES[s.dtype] < LEAST for s in sources):
         return None

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
+from adarray.compiler.ir.identity import IdentityMap, IdentitySet
 from adarray.compiler.ir.loopir import Expr, For, If, Let, Stmt, Store
 
 Body = tuple[Stmt, ...]
@@ -27,8 +28,8 @@ ROUNDS = 4
 
 def waits(
     body: Body, touches: Touches, homes: Mapping[str, str], written: Iterable[str]
-) -> frozenset[int]:
-    """Return the statements before which threads wait, by ``id``.
+) -> IdentitySet[Stmt]:
+    """Return the statements before which threads wait.
 
     Parameters
     ----------
@@ -42,24 +43,24 @@ def waits(
     """
     walk = _Waits(touches, homes, written)
     walk.block(body)
-    return frozenset(walk.before)
+    return walk.before
 
 
 class _Waits:
     def __init__(self, touches: Touches, homes: Mapping[str, str], written: Iterable[str]) -> None:
         self._touches = touches
-        self._known: dict[int, tuple[set[str], set[str]]] = {}
+        self._known: IdentityMap[Stmt, tuple[set[str], set[str]]] = IdentityMap()
         self.homes = homes
-        self.before: set[int] = set()
+        self.before: IdentitySet[Stmt] = IdentitySet()
         self.read: set[str] = set()
         # With the stretch of the last loop where all so far wrote one after the other.
         self.written: dict[str, Stretch | None] = dict.fromkeys(written)
 
     def touches(self, s: Stmt) -> tuple[set[str], set[str]]:
         """Return what a statement, and those in it, read and write."""
-        touched = self._known.get(id(s))
+        touched = self._known.get(s)
         if touched is None:
-            touched = self._known[id(s)] = self._touches((s,))
+            touched = self._known[s] = self._touches((s,))
         return touched
 
     def block(self, body: tuple[Stmt, ...]) -> None:
@@ -73,7 +74,7 @@ class _Waits:
                 self._statement(s)
 
     def _wait(self, s: Stmt) -> None:
-        self.before.add(id(s))
+        self.before.add(s)
         self.read = set()
         self.written = {}
 
@@ -107,7 +108,7 @@ class _Waits:
         return at(index, s.var, ZERO, lets), s.stop
 
     def _statement(self, s: Stmt) -> None:
-        if id(s) in self.before or self._conflict(s):
+        if s in self.before or self._conflict(s):
             self._wait(s)
         read, written = self.touches(s)
         self.read |= read
@@ -116,7 +117,7 @@ class _Waits:
 
     def _branch(self, s: If) -> None:
         """Wait before a branch for all that is in it: nobody waits in one that is not taken."""
-        if id(s) in self.before or self._conflict(s):
+        if s in self.before or self._conflict(s):
             self._wait(s)
         read, written = self.read, dict(self.written)
         read |= self._touches((Let("", s.condition),))[0]
@@ -146,4 +147,4 @@ class _Waits:
             if settled and number:
                 return
         if s.body:
-            self.before.add(id(s.body[0]))
+            self.before.add(s.body[0])
