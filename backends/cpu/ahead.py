@@ -30,11 +30,12 @@ from adarray_native import cache as disk
 
 from adarray.base.spans import span
 from adarray.base.telling import doing
+from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.print_c import printer as cprinter
 
 # Steps of the plan after which the compiler is looked at: that is a call of the system.
-LOOK = 32
+POLL = 32
 
 
 class Unit(NamedTuple):
@@ -62,11 +63,11 @@ class Ahead:
         self._cache = disk.default()
         self._files = contextlib.ExitStack()
         self._folder: Path | None = None
-        self._seen: dict[int, Kernel] = {}
+        self._seen: IdentitySet[Kernel] = IdentitySet()
         self._keys: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
         self._running: list[Unit] = []
-        self._length = self._taken = 0
+        self._length = self._requests = 0
         self._ended = False
 
     def __enter__(self) -> Ahead:
@@ -81,12 +82,12 @@ class Ahead:
         """Compile a kernel, now or when a processor is free beside the one that plans."""
         if self._ended:
             return
-        self._taken += 1
-        if id(kernel) in self._seen:
-            if self._waiting and self._taken % LOOK == 0:
+        self._requests += 1
+        if kernel in self._seen:
+            if self._waiting and self._requests % POLL == 0:
                 self._go_on()
             return
-        self._seen[id(kernel)] = kernel  # kept, since kernels are known by their `id`
+        self._seen.add(kernel)
         try:
             text = text_of(kernel, self._target)
             name = cprinter.name(text)

@@ -1,7 +1,7 @@
 """Matrix products of the serial and openmp backends: BLAS for large ones, NumPy for the rest.
 
 The BLAS is the shared library of the wheel scipy-openblas32, in a copy that only adarray
-uses: it is set to one thread, and the openmp backend's own team shares out the product.
+uses: it is set to one thread, and the openmp backend's own thread pool shares out the product.
 NumPy's BLAS keeps its threads, and is asked only for products too small to wake them.
 
 References
@@ -203,7 +203,7 @@ def matmul(
     lib, ffi
         Of the extension module of a backend.
     threads : int
-        Size of the team; BLAS itself uses one thread. The serial module ignores it.
+        Size of the thread pool; BLAS itself uses one thread. The serial module ignores it.
     x, y : object
         Operands of np.matmul.
     least, least_vector : int, optional

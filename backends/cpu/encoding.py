@@ -166,7 +166,7 @@ class CpuEncoder:
     consts, dtypes, functions : list
         What the words refer to by number.
     memory, result_bytes : int
-        Bytes of arena and scratch, and of results.
+        Bytes of arena and workspace, and of results.
     step_threads : list of int
         Number of threads of each step of the plan.
     """
@@ -184,8 +184,8 @@ class CpuEncoder:
         self.memory = self.result_bytes = 0
         self._dtype_numbers: dict[Any, int] = {}
         self._slots: list[int] = []
-        self._numbers: dict[int, int] = {}
-        self._arena = self._scratch = self._count = 0
+        self._numbers: dict[Buffer, int] = {}
+        self._arena = self._workspace = self._count = 0
         self._copied: list[tuple[int, int]] = []  # slots and sizes of copied factors
         self._known_products: dict[Any, tuple[int, list[int]]] = {}
 
@@ -214,7 +214,7 @@ class CpuEncoder:
         self._arena += _align(max(size, 1))
         return offset
 
-    def _place_buffers(self, plan: Plan, direct: Mapping[int, int]) -> None:
+    def _place_buffers(self, plan: Plan, direct: Mapping[Buffer, int]) -> None:
         """Give every buffer a slot; `direct` maps output buffers to results."""
         self._arena = _align(plan.arena)
         for b in plan.buffers:
@@ -226,11 +226,11 @@ class CpuEncoder:
                 slot = self._slot(_CONST, b.index)
             elif b.kind == "temp" and b.offset >= 0:  # else nothing reads it
                 slot = self._slot(_ARENA, 0, b.offset)
-            elif id(b) in direct:
-                slot = self._slot(_RESULT, direct[id(b)])
+            elif b in direct:
+                slot = self._slot(_RESULT, direct[b])
             else:
                 slot = self._slot(_ARENA, 0, self._reserve(nbytes))
-            self._numbers[id(b)] = slot
+            self._numbers[b] = slot
 
     def _input_words(self, plan: Plan) -> list[int]:
         used = {b.index: b for b in plan.buffers if b.kind == "input"}
@@ -250,7 +250,7 @@ class CpuEncoder:
     def _view(self, x: Operand, slot: int | None = None) -> list[int]:
         size = x.buffer.dtype.itemsize
         return [
-            self._numbers[id(x.buffer)] if slot is None else slot, x.offset * size,
+            self._numbers[x.buffer] if slot is None else slot, x.offset * size,
             self._dtype(x.buffer.dtype), len(x.shape), *x.shape, *(s * size for s in x.strides),
         ]  # fmt: skip
 
@@ -266,17 +266,17 @@ class CpuEncoder:
 
     # -- results -------------------------------------------------------------------------------
 
-    def _direct(self, plan: Plan) -> dict[int, int]:
+    def _direct(self, plan: Plan) -> dict[Buffer, int]:
         """Return the output buffers that are the memory of a result, with its number."""
-        direct: dict[int, int] = {}
+        direct: dict[Buffer, int] = {}
         for i, x in enumerate(plan.outputs):
             b = x.buffer
             whole = x.offset == 0 and math.prod(x.shape) == b.size and _dense(x.shape, x.strides)
-            if b.kind == "output" and x.shape and whole and id(b) not in direct:
-                direct[id(b)] = i
+            if b.kind == "output" and x.shape and whole and b not in direct:
+                direct[b] = i
         return direct
 
-    def _results(self, plan: Plan, direct: Mapping[int, int], steps: list[int]) -> list[int]:
+    def _results(self, plan: Plan, direct: Mapping[Buffer, int], steps: list[int]) -> list[int]:
         """Return the words of the results; append the copies that some of them need."""
         words = [len(plan.outputs)]
         last = max(len(plan.steps) - 1, 0)
@@ -284,7 +284,7 @@ class CpuEncoder:
             if not x.shape:
                 words += (_SCALAR, 1, -1, *self._view(x))
                 continue
-            own = direct.get(id(x.buffer)) == i
+            own = direct.get(x.buffer) == i
             donor = x.buffer.donor if own else -1
             if donor < 0:
                 self.result_bytes += math.prod(x.shape) * x.buffer.dtype.itemsize
@@ -303,11 +303,11 @@ class CpuEncoder:
     def _kernel(self, steps: list[int], i: int, step: KernelStep, f: Functions) -> None:
         ints = array("q", step.ints)
         ffi, lib = self._library.ffi, self._library.lib
-        scratch = lib.adarray_jit_scratch(f.scratch, ffi.from_buffer("int64_t[]", ints))
-        self._scratch = max(self._scratch, _align(scratch))
+        workspace = lib.adarray_jit_scratch(f.scratch, ffi.from_buffer("int64_t[]", ints))
+        self._workspace = max(self._workspace, _align(workspace))
         threads = max(1, min(self._threads, int(step.work / SHARE)))
         self.step_threads[i] = threads
-        slots = [self._numbers[id(b)] for b in step.buffers]
+        slots = [self._numbers[b] for b in step.buffers]
         self._emit(
             steps, _KERNEL, i, f.run, threads, len(slots), *slots, len(step.ints), *step.ints
         )
@@ -340,7 +340,7 @@ class CpuEncoder:
         # All first factors share one place, and all second ones: they are used at once.
         slot, size = self._copied[which]
         self._copied[which] = (slot, max(size, nbytes))
-        self._numbers[id(copy)] = slot
+        self._numbers[copy] = slot
         self._copy(steps, i, slot, x._replace(shape=shape))
         strides = tuple(
             0 if n != m else s for n, m, s in zip(x.shape, shape, c_strides(shape), strict=True)
@@ -370,7 +370,7 @@ class CpuEncoder:
             return
         places: list[int] = []
         for x in (a, b, step.out):
-            places += (self._numbers[id(x.buffer)], x.offset * x.buffer.dtype.itemsize)
+            places += (self._numbers[x.buffer], x.offset * x.buffer.dtype.itemsize)
         self._emit(steps, _PRODUCT, i, *places, *words)
 
     def _call_words(
@@ -413,11 +413,11 @@ class CpuEncoder:
         results = self._results(plan, direct, steps)
         inputs = self._input_words(plan)
         head = [
-            self._arena, self._scratch, max(self.step_threads, default=1),
+            self._arena, self._workspace, max(self.step_threads, default=1),
             _estimate(plan) > RELEASE, max(1, len(plan.steps)), len(self._slots) // 3,
         ]  # fmt: skip
         self.words = [*map(int, head), *self._slots, *inputs, *results, self._count, *steps]
-        self.memory = self._arena + self._scratch * max(self.step_threads, default=1)
+        self.memory = self._arena + self._workspace * max(self.step_threads, default=1)
 
 
 def _estimate(plan: Plan) -> float:

@@ -11,6 +11,7 @@ from adarray_backends.cpu import blas
 from adarray_backends.cpu.encoding import CpuEncoder
 from adarray_backends.cpu.kernels import Kernels, LoadedKernels, kernels
 
+from adarray.compiler.ir.identity import IdentityMap
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import CpuTarget
@@ -21,7 +22,7 @@ from adarray.runtime import BaseEngine, CompiledPlan, FaultHandler
 _ARRAY_API: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
 _VECTOR_BYTES = {"base": 16, "avx2": 32, "avx512": 64}
 LONG = 100_000  # characters of C from which on compiling fast matters more
-_KEPT = 20_000  # kernels whose text is remembered
+_REMEMBERED = 20_000  # kernels whose text is remembered
 _makers: dict[Any, Any] = {}
 _printed: dict[tuple[Any, CpuTarget], str] = {}
 
@@ -140,7 +141,7 @@ def text_of(kernel: Kernel, target: CpuTarget) -> str:
     """Return the source of a kernel."""
     text = _printed.get((kernel, target))
     if text is None:
-        if len(_printed) >= _KEPT:
+        if len(_printed) >= _REMEMBERED:
             _printed.clear()
         text = _printed[kernel, target] = cprinter.source(kernel, target)
     return text
@@ -148,17 +149,19 @@ def text_of(kernel: Kernel, target: CpuTarget) -> str:
 
 def _print(plan: Plan, target: CpuTarget) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
-    known: dict[int, str] = {}  # most steps of a long plan share a few kernel objects
+    known: IdentityMap[Kernel, str] = (
+        IdentityMap()
+    )  # most steps of a long plan share a few kernel objects
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
     for i, step in enumerate(plan.steps):
         if not isinstance(step, KernelStep):
             continue
         kernel = step.kernel
-        name = known.get(id(kernel))
+        name = known.get(kernel)
         if name is None:
             text = text_of(kernel, target)
-            name = known[id(kernel)] = cprinter.name(text)
+            name = known[kernel] = cprinter.name(text)
             texts[name] = text
         names[i] = name
     return names, texts

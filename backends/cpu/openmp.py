@@ -14,14 +14,14 @@ BINDING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AF
 
 
 class OpenMPBackend(CPUBackend):
-    """Compiled kernels on a team of threads.
+    """Compiled kernels on a pool of threads.
 
     Notes
     -----
     Each call names its number of threads, so contexts with different numbers do not
     disturb each other. Without the option, OMP_NUM_THREADS or the processors that this
     process may use decide. While other programs hold the processors, so that a call waits
-    for its team longer than it works, the next calls run on one thread.
+    for its pool longer than it works, the next calls run on one thread.
     """
 
     name = "openmp"
@@ -29,9 +29,9 @@ class OpenMPBackend(CPUBackend):
     known = ("threads", "cutoff")
 
     def load(self) -> KernelLibrary:
-        """Load the extension module; have the team stopped before a fork.
+        """Load the extension module; have the pool stopped before a fork.
 
-        A forked child has none of the team's members and would wait for them.
+        A forked child has none of the pool's threads and would wait for them.
         """
         library = super().load()
         if hasattr(os, "register_at_fork"):

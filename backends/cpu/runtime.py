@@ -48,9 +48,9 @@ class Cutoffs(NamedTuple):
     Parameters
     ----------
     light, fused, heavy, fold : int
-        NumPy computes below these: kernels that wait for memory, derivatives that NumPy
-        takes several passes for, kernels that wait for arithmetic, and reductions. A call
-        of C gives up the GIL, which costs more than it gains for small arrays.
+        NumPy computes below these: kernels that wait for memory, derivatives for which
+        NumPy goes over memory several times, kernels that wait for arithmetic, and reductions. A
+        call of C gives up the GIL, which costs more than it gains for small arrays.
     light_threads, heavy_threads, fold_threads : int
         One thread computes below these.
     product, vector_product : int
@@ -260,7 +260,7 @@ class CPUEngine(CompilingEngine):
         return self._compute(op, -1, fixed, values)
 
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
-        """Compute ``op.rules[operand](g, *saved)`` in one pass over memory."""
+        """Compute ``op.rules[operand](g, *saved)`` going over memory once."""
         if type(g) is not ndarray or g.size < self._smallest:
             return NotImplemented
         key = (op, operand)

@@ -119,9 +119,9 @@ class CudaBackend:
 
     def cache(self, clear: bool = False) -> Iterable[str]:
         """Return lines about the kernels that are kept on disk, or remove them."""
-        from adarray_backends.cuda import kept
+        from adarray_backends.cuda import disk_cache
 
-        return kept.clear() if clear else kept.report()
+        return disk_cache.clear() if clear else disk_cache.report()
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

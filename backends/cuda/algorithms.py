@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
-from adarray_backends.cuda import cublas, kept, lt, tuning
+from adarray_backends.cuda import cublas, disk_cache, lt, tuning
 from adarray_backends.cuda.lt import Algorithm, LtMatmul, MatmulForm
 from adarray_native import cache
 
@@ -252,13 +252,13 @@ def _name(form: MatmulForm) -> str:
 
     machine = timing.machine(cupy.cuda.runtime.getDevice())
     about = form._replace(scale=1.0), machine, lt.version()
-    return f"{hashlib.sha256(repr(about).encode()).hexdigest()[:40]}{kept.ALGORITHM}"
+    return f"{hashlib.sha256(repr(about).encode()).hexdigest()[:40]}{disk_cache.ALGORITHM}"
 
 
 def _read(name: str) -> _Choice | None:
     """Return the choice that was kept; None if there is none, or only a damaged one."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        x = json.loads((kept.folder() / name).read_text(encoding="utf-8"))
+        x = json.loads((disk_cache.folder() / name).read_text(encoding="utf-8"))
         if x["words"] is None:
             return _Choice(None)
         words, workspace = tuple(map(int, x["words"])), int(x["workspace"])
@@ -271,7 +271,7 @@ def _keep(name: str, algorithm: Algorithm | None) -> _Choice:
     """Keep a choice, unless another process did; return the one that is kept."""
     words, workspace = (None, 0) if algorithm is None else algorithm
     with contextlib.suppress(OSError):
-        path = kept.folder() / name
+        path = disk_cache.folder() / name
         own = path.with_name(f"{cache.WORK}{os.getpid()}-{name}")
         own.write_text(json.dumps({"words": words, "workspace": workspace}), encoding="utf-8")
         try:

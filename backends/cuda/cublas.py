@@ -73,7 +73,7 @@ class CublasHandle:
 
     def __init__(self, stream: int, memory: Any = None) -> None:
         self.memory = cupy.cuda.alloc(WORKSPACE) if memory is None else memory
-        self.handle = _made(cupy.cuda.runtime.getDevice(), self)
+        self.handle = _handle(cupy.cuda.runtime.getDevice(), self)
         _check("cublasSetStream", _load().cublasSetStream_v2(self.handle, _pointer(stream)))
         place = _pointer(self.memory.ptr)
         _check("cublasSetWorkspace", _load().cublasSetWorkspace_v2(self.handle, place, WORKSPACE))
@@ -97,7 +97,7 @@ class CublasHandle:
         return int(rooms[-1].ptr)
 
 
-def _made(device: int, owner: CublasHandle) -> Any:
+def _handle(device: int, owner: CublasHandle) -> Any:
     """Return what cuBLAS knows a new handle by: one that no stream has any more, or a new one.
 
     It is never destroyed, for which cuBLAS would wait until the whole GPU is done. Work that was
@@ -184,7 +184,7 @@ def address(handle_: CublasHandle) -> int:
     return int(_ffi.cast("uintptr_t", handle_.handle))
 
 
-def _turned(m: Matrix) -> tuple[int, int] | None:
+def _transposition(m: Matrix) -> tuple[int, int] | None:
     """Return cuBLAS's operation (0 as it is, 1 transposed) and leading dimension.
 
     None stands for a matrix whose rows and columns both have gaps.
@@ -199,7 +199,7 @@ def _turned(m: Matrix) -> tuple[int, int] | None:
 
 def suits(m: Matrix) -> bool:
     """Whether cuBLAS can read a matrix where it lies."""
-    return _turned(m) is not None and m.distance >= 0
+    return _transposition(m) is not None and m.distance >= 0
 
 
 class Address(int):
@@ -275,7 +275,7 @@ def numbers(
     leading dimension and distance of both operands and the result, how many there are, the types
     of operands and result, and the type of sums. The first operand is `b`.
     """
-    turned_a, turned_b = _turned(a), _turned(b)
+    turned_a, turned_b = _transposition(a), _transposition(b)
     assert turned_a is not None
     assert turned_b is not None
     out_kind = TYPES[dtype]

@@ -17,6 +17,8 @@ from adarray_backends.cuda.launcher import (
     encode,
 )
 
+from adarray.compiler.ir.identity import IdentityMap
+from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Plan
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
@@ -25,7 +27,7 @@ from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu.launch import ZEROS, LaunchSizes, grids, launch_of
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, RegisterRows, Schedule
 
-ARENA, SCRATCH, REFUSED = range(3)  # slots that every plan has; those of buffers follow
+ARENA, WORKSPACE, REFUSED = range(3)  # slots that every plan has; those of buffers follow
 MOST_RECORDS = 64  # of one product
 ALIGNED = 16  # bytes: what cuBLASLt is promised
 _BITS = 44  # of an offset
@@ -85,8 +87,8 @@ class CudaEncoder:
     kernels : dict
         `Sized` of each step that is a kernel.
     slots : dict
-        The slot of each buffer that is no temporary, by the buffer's id.
-    scratch : int
+        The slot of each buffer that is no temporary.
+    workspace : int
         Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
     room : int
         The same with what products need, which lies behind.
@@ -108,19 +110,19 @@ class CudaEncoder:
         self.texts: dict[str, cuda.KernelText] = {}
         self.kernels: dict[int, Sized] = {}
         lasting = [b for b in plan.buffers if b.kind != "temp"]
-        self.slots = {id(b): REFUSED + 1 + i for i, b in enumerate(lasting)}
+        self.slots = {b: REFUSED + 1 + i for i, b in enumerate(lasting)}
         self.count = REFUSED + 1 + len(lasting)
-        self.skewed = {self.slots[id(b)]: b.dtype.itemsize for b in lasting if b.kind == "input"}
-        inputs = {b.index: self.slots[id(b)] for b in lasting if b.kind == "input"}
-        donors = {self.slots[id(b)]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
+        self.skewed = {self.slots[b]: b.dtype.itemsize for b in lasting if b.kind == "input"}
+        inputs = {b.index: self.slots[b] for b in lasting if b.kind == "input"}
+        donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
         self._input_slots = {slot: slot for slot in self.skewed} | donors
         self._print()
         # Kernels run one after the other, and each leaves the first bytes zero.
-        self.scratch = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
-        self.room = self.scratch
+        self.workspace = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
+        self.room = self.workspace
 
     def _print(self) -> None:
-        printed: dict[tuple[int, Schedule], cuda.KernelText] = {}
+        printed: IdentityMap[Kernel, dict[Schedule, cuda.KernelText]] = IdentityMap()
         for i, s in enumerate(self.plan.steps):
             if not isinstance(s, KernelStep):
                 continue
@@ -128,11 +130,11 @@ class CudaEncoder:
             schedule = tuning.schedule(s.kernel, ints, s.buffers, self.gpu, self.threads)
             if isinstance(schedule, ColumnStrips | RegisterRows) and schedule.aligned:
                 schedule = replace(schedule, aligned=self._begin_with_packs(s))
-            key = (id(s.kernel), schedule)
-            if key not in printed:
-                text = printed[key] = cuda.source(schedule)
+            texts = printed.setdefault(s.kernel, {})
+            if schedule not in texts:
+                text = texts[schedule] = cuda.source(schedule)
                 self.texts[text.name] = text
-            self.kernels[i] = Sized(schedule, launch_of(schedule, self.target), printed[key])
+            self.kernels[i] = Sized(schedule, launch_of(schedule, self.target), texts[schedule])
 
     def _begin_with_packs(self, s: KernelStep) -> bool:
         """Whether the arrays of a kernel lie at multiples of 16 bytes; inputs then must."""
@@ -150,7 +152,7 @@ class CudaEncoder:
         offset = elements * buffer.dtype.itemsize
         if buffer.kind == "temp":
             return SlotOffset(ARENA, buffer.offset + offset)
-        return SlotOffset(self.slots[id(buffer)], offset)
+        return SlotOffset(self.slots[buffer], offset)
 
     def input_slot(self, slot: int) -> int | None:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
@@ -196,7 +198,7 @@ class CudaEncoder:
         counts = sizes.blocks, sizes.blocks * sizes.chunks
         arguments = (
             *map(self.place, step.buffers), *step.ints,
-            SlotOffset(SCRATCH), SlotOffset(REFUSED), *counts,
+            SlotOffset(WORKSPACE), SlotOffset(REFUSED), *counts,
         )  # fmt: skip
         records: list[Record] = []
         sizes_of = grids(schedule, sizes, self.target)
@@ -235,7 +237,7 @@ class CudaEncoder:
                 size = o.buffer.dtype.itemsize
                 low = size * (o.offset + sum(r for r in reach if r < 0))
                 high = size * (o.offset + sum(r for r in reach if r > 0) + 1)
-                slot = self.slots[id(o.buffer)]
+                slot = self.slots[o.buffer]
                 before = spans.get(slot, (low, high))
                 spans[slot] = min(before[0], low), max(before[1], high)
         extents = [Extent()] * self.count
@@ -316,10 +318,10 @@ class Notes:
         return self.address(self._behind(0, size))
 
     def _behind(self, used: int, size: int) -> SlotOffset:
-        """Return so many bytes of scratch memory behind others that are used."""
-        begin = -(-self.encoder.scratch // 256) * 256 + -(-used // 256) * 256
+        """Return so many bytes of workspace behind others that are used."""
+        begin = -(-self.encoder.workspace // 256) * 256 + -(-used // 256) * 256
         self.encoder.room = max(self.encoder.room, begin + size)
-        return SlotOffset(SCRATCH, begin)
+        return SlotOffset(WORKSPACE, begin)
 
     def copy(
         self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],

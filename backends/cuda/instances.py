@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from adarray_backends.cuda import launcher
-from adarray_backends.cuda.encoding import ARENA, REFUSED, SCRATCH, CudaEncoder, StepSegment
+from adarray_backends.cuda.encoding import ARENA, REFUSED, WORKSPACE, CudaEncoder, StepSegment
 from adarray_backends.cuda.launcher import GraphCounts, RecordingStream, Runner
 
 GRAPHS = 8  # for one stream: memory of callers that repeat use the same few addresses
@@ -28,7 +28,7 @@ class Instance:
     stream : cffi pointer
     addresses : cffi array
         Of each slot.
-    arena, scratch, numbers : memory or None
+    arena, workspace, numbers : memory or None
     flag : Flag
     blas : object
         Owner of the stream's cuBLAS handle and of the memory that products work in.
@@ -46,8 +46,21 @@ class Instance:
     """
 
     __slots__ = (
-        "addresses", "arena", "blas", "flag", "key", "numbers", "ready", "recorder", "runners",
-        "scratch", "sets", "stages", "stream", "values", "views",
+        "addresses",
+        "arena",
+        "blas",
+        "flag",
+        "key",
+        "numbers",
+        "ready",
+        "recorder",
+        "runners",
+        "sets",
+        "stages",
+        "stream",
+        "values",
+        "views",
+        "workspace",
     )  # fmt: skip
 
     def __init__(self, key: Any, stream: Any, addresses: Any) -> None:
@@ -55,7 +68,7 @@ class Instance:
         self.stream = stream
         self.addresses = addresses
         self.arena: Any = None
-        self.scratch: Any = None
+        self.workspace: Any = None
         self.flag: Any = None
         self.blas: Any = None
         self.runners: list[Any] = []
@@ -125,11 +138,11 @@ class Instances:
         gpu, encoder, ffi = self.gpu, self.encoder, launcher.native().ffi
         addresses = ffi.new("uint64_t[]", encoder.count)
         x = Instance(key, ffi.cast("void *", stream), addresses)
-        x.scratch, x.flag = gpu.zeros(encoder.room), gpu.flag()
-        addresses[SCRATCH], addresses[REFUSED] = x.scratch.ptr, x.flag.device
+        x.workspace, x.flag = gpu.zeros(encoder.room), gpu.flag()
+        addresses[WORKSPACE], addresses[REFUSED] = x.workspace.ptr, x.flag.device
         for b in encoder.plan.buffers:
             if b.kind == "const":
-                addresses[encoder.slots[id(b)]] = self.consts[b.index].data.ptr
+                addresses[encoder.slots[b]] = self.consts[b.index].data.ptr
         blas, x.blas = gpu.blas() if self.products else (0, None)
         for s in self.segments:
             runner = None

@@ -257,7 +257,7 @@ class CudaLibrary(Library):
         return self._map(op, -1, values, 0)
 
     def derivative(self, op: Op, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:
-        """Compute a derivative rule with a printed kernel, in one pass."""
+        """Compute a derivative rule with one printed kernel."""
         return self._map(op, operand, (g, *saved), 2)
 
     def strong_zero(self, g: Any, r: Any) -> Any:

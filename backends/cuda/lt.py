@@ -110,7 +110,7 @@ def _pointer(address: int) -> Any:
     return _ffi.cast("void *", address)
 
 
-def _made(create: Any, destroy: Any, *args: Any) -> Any:
+def _described(create: Any, destroy: Any, *args: Any) -> Any:
     """Return a description that is destroyed with its last reader."""
     pointer = _ffi.new("void **")
     status = create(pointer, *args)
@@ -139,7 +139,7 @@ class LtMatmul:
         lib = library()
         wide = out_kind == _FLOAT64
         self.form = form
-        self.description = _made(
+        self.description = _described(
             lib.cublasLtMatmulDescCreate, lib.cublasLtMatmulDescDestroy, compute,
             _FLOAT64 if wide else _FLOAT32,
         )  # fmt: skip
@@ -153,7 +153,9 @@ class LtMatmul:
             self.place_row(ALIGNED)  # until the row is known: its alignment matters
             f = _ffi.addressof(lib, "cublasLtMatmulDescSetAttribute")
             self.setter = int(_ffi.cast("uintptr_t", f))
-        matrix = partial(_made, lib.cublasLtMatrixLayoutCreate, lib.cublasLtMatrixLayoutDestroy)
+        matrix = partial(
+            _described, lib.cublasLtMatrixLayoutCreate, lib.cublasLtMatrixLayoutDestroy
+        )
         self.a = matrix(kind, *((k, m) if op_a else (m, k)), lda)
         self.b = matrix(kind, *((n, k) if op_b else (k, n)), ldb)
         self.out = matrix(out_kind, m, n, ldc)
@@ -179,7 +181,7 @@ class LtMatmul:
     def proposals(self, most: int) -> list[Algorithm]:
         """Return the algorithms that cuBLASLt proposes, the likeliest first."""
         lib = library()
-        wishes = _made(lib.cublasLtMatmulPreferenceCreate, lib.cublasLtMatmulPreferenceDestroy)
+        wishes = _described(lib.cublasLtMatmulPreferenceCreate, lib.cublasLtMatmulPreferenceDestroy)
         put = lib.cublasLtMatmulPreferenceSetAttribute
         _set(put, wishes, _MOST_WORKSPACE, "uint64_t", WORKSPACE)
         _set(put, wishes, _REDUCTIONS, "uint32_t", _ORDERED)

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from adarray_backends.cuda import kept
+from adarray_backends.cuda import disk_cache
 
 from adarray.errors import CompileError
 
@@ -39,11 +39,11 @@ def loaded(
 ) -> tuple[bool, tuple[Any, ...]]:
     """Return whether a text was on disk, compiled, and what `load` does."""
     key = _key(cupy, source, own)
-    data = kept.find(key)
+    data = disk_cache.find(key)
     known = data is not None
     if data is None:
         data = _compiled(cupy, source, key, own)
-        kept.add(key, data)
+        disk_cache.add(key, data)
     module = cupy.cuda.function.Module()
     module.load(data)
     return known, tuple(module.get_function(name) for name in names)
@@ -92,6 +92,6 @@ def keep(source: str, name: str) -> str:
     """Write a text to disk, where that is possible; return the path of the file."""
     path = Path(f"{name}.cu")
     with contextlib.suppress(OSError):
-        path = kept.folder() / path
-        kept.write(path, source.encode())
+        path = disk_cache.folder() / path
+        disk_cache.write(path, source.encode())
     return str(path)

@@ -42,40 +42,38 @@ class Operands:
         self.slots = slots = encoder.slots
         self.instances = instances
         self.inputs = [
-            (slots[id(b)], b.index, b.size, np.dtype(b.dtype))
+            (slots[b], b.index, b.size, np.dtype(b.dtype))
             for b in plan.buffers
             if b.kind == "input"
         ]
         self._point = _pointer(self.inputs)
         outputs = [b for b in plan.buffers if b.kind == "output"]
-        readers = {id(b): sum(o.buffer is b for o in plan.outputs) for b in outputs}
+        readers = {b: sum(o.buffer is b for o in plan.outputs) for b in outputs}
         # Results that are whole buffers are allocated in their shape; others are views of them.
         whole = {
-            id(o.buffer): o.shape
+            o.buffer: o.shape
             for o in plan.outputs
-            if readers.get(id(o.buffer)) == 1
+            if readers.get(o.buffer) == 1
             and o.offset == 0
             and o.buffer.size == math.prod(o.shape)
             and o.strides == c_strides(o.shape)
         }
         self.fresh = [
-            (slots[id(b)], whole.get(id(b), (b.size,)), np.dtype(b.dtype))
-            for b in outputs
-            if b.donor < 0
+            (slots[b], whole.get(b, (b.size,)), np.dtype(b.dtype)) for b in outputs if b.donor < 0
         ]
-        self.donated = [(slots[id(b)], b.donor) for b in outputs if b.donor >= 0]
+        self.donated = [(slots[b], b.donor) for b in outputs if b.donor >= 0]
         memories = Results(gpu, self.fresh)
         self.bytes, self._begin, self.prepare = memories.bytes, memories.begin, memories.prepare
         self._fresh = {slot: i for i, (slot, _, _) in enumerate(self.fresh)}
         donors = dict(self.donated)
         self.results: list[tuple[int, int]] = []
         for o in plan.outputs:
-            slot = slots.get(id(o.buffer), -1)
-            if id(o.buffer) in whole:
+            slot = slots.get(o.buffer, -1)
+            if o.buffer in whole:
                 is_fresh = slot in self._fresh
                 source = (FRESH, self._fresh[slot]) if is_fresh else (DONATED, donors[slot])
             else:
-                source = (COPY if readers.get(id(o.buffer), 2) > 1 else VIEW, 0)
+                source = (COPY if readers.get(o.buffer, 2) > 1 else VIEW, 0)
             self.results.append(source)
         self.plain = self.results == [(FRESH, i) for i in range(len(self.fresh))]
 
@@ -137,9 +135,9 @@ class Operands:
                 base = array.data
             else:
                 base = run.instance.numbers
-                offset = int(run.instance.addresses[self.slots[id(b)]]) - base.ptr
+                offset = int(run.instance.addresses[self.slots[b]]) - base.ptr
         else:
-            base = run.results[self._fresh[self.slots[id(b)]]].data
+            base = run.results[self._fresh[self.slots[b]]].data
         strides = tuple(n * b.dtype.itemsize for n in o.strides)
         return self.gpu.view(base, offset, o.shape, b.dtype, strides)
 

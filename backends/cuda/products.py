@@ -153,7 +153,7 @@ def _general(
     if any(rooms):
         place = to.room(sum(rooms))
         if across:
-            a = _turned(a, place, to)
+            a = _transposed(a, place, to)
         elif rooms[0]:
             a = _copied(a, place, dtype, wanted, to)
         b = _copied(b, place + rooms[0], dtype, wanted, to) if rooms[1] else b
@@ -186,7 +186,7 @@ def _readable(x: MatrixStack) -> bool:
 
 
 def _across(a: MatrixStack, b: MatrixStack, dtype: str, precision: str) -> bool:
-    """Whether the first operand is worth turning for Tensor Cores."""
+    """Whether the first operand is worth transposing for Tensor Cores."""
     if dtype != "float32" or precision == "float32" or len(a.shape) > 2 or len(b.shape) > 2:
         return False
     (m, k), n = a.shape, b.shape[1]
@@ -195,14 +195,14 @@ def _across(a: MatrixStack, b: MatrixStack, dtype: str, precision: str) -> bool:
     return lies and n >= columns and m * n * k >= least
 
 
-def _turned(x: MatrixStack, to: int, through: Any) -> MatrixStack:
+def _transposed(x: MatrixStack, to: int, through: Any) -> MatrixStack:
     """Return a copy of a matrix whose columns lie close together, with close rows."""
     m, k = x.shape
-    rounding.turn(x.address, to, k, m, x.strides[1], through)
+    rounding.transpose(x.address, to, k, m, x.strides[1], through)
     return MatrixStack(to, x.shape, (rounding.pitch_of(k), 1))
 
 
-def _kept(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
+def _leading(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
     """Return lengths and strides of a copy's leading axes, and if it lies in columns.
 
     Axes along which nothing changes are not copied.
@@ -213,7 +213,7 @@ def _kept(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _room(x: MatrixStack, wanted: str) -> int:
-    lead, transposed = _kept(x)
+    lead, transposed = _leading(x)
     rows, columns = x.shape[-2:][::-1] if transposed else x.shape[-2:]
     count = math.prod(n for n, _ in lead) * rows * rounding.pitch_of(columns)
     return -(-count * rounding.size_of(wanted) // 256) * 256
@@ -221,7 +221,7 @@ def _room(x: MatrixStack, wanted: str) -> int:
 
 def _copied(x: MatrixStack, to: int, stored: str, wanted: str, through: Any) -> MatrixStack:
     """Return a copy whose matrices are dense, in the order in which they lie."""
-    lead, transposed = _kept(x)
+    lead, transposed = _leading(x)
     inner = list(zip(x.shape[-2:], x.strides[-2:], strict=True))
     if transposed:
         inner.reverse()

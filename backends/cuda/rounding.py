@@ -1,4 +1,4 @@
-"""Copies of matrices that cuBLAS can read, or reads faster: without gaps, turned, of 16 bits."""
+"""Copies of matrices that cuBLAS can read, or reads faster: dense, transposed, of 16 bits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ copied(const %(from)s *__restrict__ from, %(to)s *__restrict__ to, i64 inner, i6
 """
 
 # Square tiles go through shared memory, so that loads and stores are both of 16 bytes.
-_TURNED = """
+_TRANSPOSED = """
 typedef long long i64;
 struct __align__(16) Four { float v[4]; };
 __device__ inline void load(float *v, const float *from, i64 count) {
@@ -167,8 +167,8 @@ def add_row(
 
 
 @functools.cache
-def _turning(device: int, pack: int) -> Any:  # noqa: ARG001
-    return nvrtc.load(cupy, f"#define PACK {pack}\n{_TURNED}", ("turned",))[0]
+def _transposing(device: int, pack: int) -> Any:  # noqa: ARG001
+    return nvrtc.load(cupy, f"#define PACK {pack}\n{_TRANSPOSED}", ("turned",))[0]
 
 
 @functools.cache
@@ -221,7 +221,7 @@ def copy(
     through.copy(kernel, grid, (_THREADS, 1, 1), args)
 
 
-def turn(
+def transpose(
     address: int, to: int, rows: int, columns: int, step: int, through: Any = cublas.DIRECT
 ) -> None:
     """Write a float32 matrix with rows and columns exchanged, rows of `pitch_of` elements.
@@ -236,7 +236,7 @@ def turn(
     """
     pitch = pitch_of(rows)
     packed = not (rows % 4 or columns % 4 or step % 4 or address % 16)
-    kernel = _turning(cupy.cuda.runtime.getDevice(), 4 if packed else 1)
+    kernel = _transposing(cupy.cuda.runtime.getDevice(), 4 if packed else 1)
     grid = -(-columns // 64), max(min(-(-rows // 64), 65535), 1), 1
     args = (cublas.Address(address), cublas.Address(to), rows, columns, step, pitch)
     through.copy(kernel, grid, (256, 1, 1), args)

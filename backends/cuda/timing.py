@@ -63,12 +63,12 @@ def _filled(buffers: Sequence[Buffer]) -> list[Any]:
 
     Integers are zeros: where they are indices, these are within bounds.
     """
-    arrays: dict[int, Any] = {}
+    arrays: dict[Buffer, Any] = {}
     for b in buffers:
-        if id(b) not in arrays:
+        if b not in arrays:
             value = 0.5 if b.dtype.kind == "f" else 0
-            arrays[id(b)] = cupy.full(b.size, value, b.dtype)
-    return [arrays[id(b)] for b in buffers]
+            arrays[b] = cupy.full(b.size, value, b.dtype)
+    return [arrays[b] for b in buffers]
 
 
 def _round(runs: list[tuple[Any, ...]]) -> list[float]:

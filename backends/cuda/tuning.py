@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adarray_backends.cuda import kept
+from adarray_backends.cuda import disk_cache
 
 from adarray.base.environment import switch
 from adarray.compiler.ir.loopir import Kernel
@@ -100,9 +100,9 @@ def enabled() -> bool:
     return switch("ADARRAY_TUNE", True)
 
 
-def _unique(buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Return the bytes of each buffer, by its id."""
-    return {id(b): b.size * b.dtype.itemsize for b in buffers}
+def _unique(buffers: Sequence[Buffer]) -> dict[Buffer, int]:
+    """Return the bytes of each buffer once."""
+    return {b: b.size * b.dtype.itemsize for b in buffers}
 
 
 # -- choices that were made ---------------------------------------------------------------
@@ -115,7 +115,7 @@ def _name(usual: Schedule, machine: str) -> str:
 
 
 def _path(name: str) -> Path:
-    return kept.folder() / f"{name}.block"
+    return disk_cache.folder() / f"{name}.block"
 
 
 def _known(name: str) -> int | None:
@@ -128,4 +128,4 @@ def _known(name: str) -> int | None:
 def _keep(name: str, block: int) -> None:
     """Keep a choice on disk, where that is possible."""
     with contextlib.suppress(OSError):
-        kept.write(_path(name), json.dumps(block).encode())
+        disk_cache.write(_path(name), json.dumps(block).encode())

@@ -21,7 +21,7 @@ from adarray_native import cache, owned
 _PART = "cuda"
 KERNEL = ".cubin"
 ALGORITHM = ".algorithm"
-_KEPT = re.compile(r"[0-9a-f]{40}\.(cubin|cu|block|algorithm)|adk_[0-9a-f]{24}\.cu")
+_NAMES = re.compile(r"[0-9a-f]{40}\.(cubin|cu|block|algorithm)|adk_[0-9a-f]{24}\.cu")
 _ON_ITS_WAY = re.compile(r"work-[0-9a-f]{16}|work-[0-9]+-[0-9a-f]{40}\.algorithm")
 _DIGEST = len(cache.digest(b""))  # bytes at the end of a kernel's file
 
@@ -92,7 +92,7 @@ def trim(limit: int) -> None:
 
 
 def _ours(name: str, told: os.stat_result) -> bool:
-    named = _KEPT.fullmatch(name) or _ON_ITS_WAY.fullmatch(name)
+    named = _NAMES.fullmatch(name) or _ON_ITS_WAY.fullmatch(name)
     return bool(named) and stat.S_ISREG(told.st_mode)
 
 
