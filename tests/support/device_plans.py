@@ -19,7 +19,7 @@ from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.print_cuda import printer as cuda
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import ZEROS, grids, launch_of
 from adarray.compiler.schedule.gpu.schedules import Schedule

@@ -35,12 +35,13 @@ from adarray.compiler.ir.primitives import (
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import DTYPES
 
 BOOL = np.dtype(bool)
 INT = np.dtype(np.int64)
 UINT = np.dtype(np.uint32)
 # What arithmetic is printed for; values of other dtypes go through NumPy.
-PRINTABLE = frozenset(np.dtype(c) for c in "?bhilqBHILQfd")
+PRINTABLE = frozenset(map(np.dtype, DTYPES))
 
 
 class NotExactError(Exception):

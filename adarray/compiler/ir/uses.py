@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from adarray.compiler.ir.builder import PRINTABLE
 from adarray.compiler.ir.domains import (
     Access,
     AffineIndex,
@@ -50,7 +51,6 @@ CHEAP_SCALAR, MUCH = 64, 1 << 20
 PIECES = 4
 # Multiplications of a matrix product that is no work for a library.
 SMALL_PRODUCT = 1024
-NUMERIC = "?bhilqBHILQfd"
 # What is read from memory, or has no cost.
 LEAVES: frozenset[type[Primitive]] = frozenset({
     ProgramInput, Constant, ConstantArray, Iota, Reduce, PrefixScan, Matmul, PythonCall, CallResult,
@@ -329,4 +329,4 @@ def _compose(access: Access, maps: Maps, ndim: int) -> Use:
 
 def numeric(dtype: DType) -> bool:
     """Whether kernels compute with a dtype."""
-    return dtype.char in NUMERIC
+    return dtype in PRINTABLE

@@ -28,7 +28,7 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import DTYPES
+from adarray.compiler.scalars.dtypes import DTYPES, INTEGERS
 
 COMBINES = frozenset({"add", "multiply", "maximum", "minimum", "logical_and", "logical_or"})
 ACCESS = ("in", "out", "inout")
@@ -180,7 +180,7 @@ class _Verifier:
         """Check that a constant has a value of its dtype."""
         if e.dtype == "bool":
             self.need(e.value in (False, True), where, f"{e.value!r} is no truth value")
-        elif e.dtype in functions.INTEGERS:
+        elif e.dtype in INTEGERS:
             low, high = functions.limits(e.dtype)
             good = int(e.value) == e.value and low <= e.value <= high
             self.need(good, where, f"{e.value!r} is no {e.dtype}")

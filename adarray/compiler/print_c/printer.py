@@ -29,8 +29,8 @@ from adarray.compiler.print_c.statements import Statements
 from adarray.compiler.print_c.values import fixed
 from adarray.compiler.print_c.vectors import VectorPrinter
 from adarray.compiler.scalars import functions
+from adarray.compiler.scalars.dtypes import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.compiler.scalars.expressions import C, Dialect
-from adarray.compiler.scalars.functions import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.compiler.schedule.vectors import Scheduled, expressions, schedule
 
 # A dialect without functions of our own in place of the library's.

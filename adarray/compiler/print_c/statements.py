@@ -17,7 +17,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.print_c.values import ExpressionPrinter, OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import CTYPES
+from adarray.compiler.scalars.dtypes import CTYPES
 
 
 class Statements(ExpressionPrinter):

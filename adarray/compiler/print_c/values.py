@@ -16,6 +16,7 @@ from collections.abc import Callable
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Load, Var
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import CTYPES
 from adarray.compiler.scalars.expressions import C, Dialect, library_name
 
 # Functions of indices: plain signed arithmetic, which compilers follow.
@@ -198,7 +199,7 @@ class ExpressionPrinter:
         scope = self.scopes[-1] if varies or self.outside is None else self.outside
         text = text_of()
         name = self.fresh("t")
-        scope.lines.append(f"const {functions.CTYPES[dtype]} {name} = {text};")
+        scope.lines.append(f"const {CTYPES[dtype]} {name} = {text};")
         operand = scope.known[key] = fixed(name)
         if varies and self.outside is not None:
             self.varying.add(name)

@@ -17,7 +17,7 @@ from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
 from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import MOVED, STORED, SUFFIX
+from adarray.compiler.scalars.dtypes import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.compiler.schedule.prefetch import ROWS
 from adarray.compiler.schedule.vectors import VectorLoop, lane_folds
 
@@ -193,7 +193,7 @@ class VectorPrinter:
         for load, step in self.form.ahead:
             text, _ = self._place(load.index, ONE, self.first_of_block)
             place = f"{p.memory[load.buffer]} + {text} + {ROWS} * {p.index(step)}"
-            size = self.form.block * functions.SIZES[load.dtype]
+            size = self.form.block * SIZES[load.dtype]
             self.head += [
                 f"__builtin_prefetch((const char *)({place}) + {k}, 0, 2);"
                 for k in range(0, size, 64)
@@ -286,7 +286,7 @@ class VectorPrinter:
             lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}c[l] = {a}[l];")
             call = f"{functions.folder('lanes', combine, dtype)}({a}c, {self.form.block})"
             test = " != 0" if s.value.dtype == "bool" else ""
-            lines.append(f"const {functions.CTYPES[s.value.dtype]} {a}r = {call}{test};")
+            lines.append(f"const {CTYPES[s.value.dtype]} {a}r = {call}{test};")
         return lines
 
     # -- the text --------------------------------------------------------------------------
@@ -313,10 +313,9 @@ class VectorPrinter:
         before, after, end = [], [], []
         for s, a, place in self.lanes:
             suffix, pairwise = SUFFIX.get(s.value.dtype, ""), s.combine == "add"
-            if not (pairwise and s.value.dtype in functions.FLOATS):
+            if not (pairwise and s.value.dtype in FLOATS):
                 before.append(
-                    f"{functions.CTYPES[s.value.dtype]} {a}t = "
-                    f"{functions.neutral(s.combine, s.value.dtype)};"
+                    f"{CTYPES[s.value.dtype]} {a}t = {functions.neutral(s.combine, s.value.dtype)};"
                 )
                 text = p.combined(s.combine, s.value.dtype, f"{a}t", f"{a}r")
                 after.append(f"{a}t = {text};")

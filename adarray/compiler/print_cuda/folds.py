@@ -10,7 +10,7 @@ from __future__ import annotations
 from adarray.compiler.ir.loopir import Fold
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.loops import WARP
 
 Accumulators = list[tuple[Fold, str]]  # folds, and the C names of a thread's parts

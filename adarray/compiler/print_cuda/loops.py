@@ -13,7 +13,7 @@ from adarray.compiler.print_cuda import folds
 from adarray.compiler.print_cuda.folds import Accumulators
 from adarray.compiler.print_cuda.packs import LoopText, alone, packs
 from adarray.compiler.print_cuda.statements import CudaPrinter
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.group_loops import (
     FetchedPacks,
     FirstThread,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from adarray.compiler.ir.loopir import Fold, For
 from adarray.compiler.print_c.values import TextScope
 from adarray.compiler.print_cuda.statements import CudaPrinter
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.group_loops import GroupLoop, Packs, ResidentPacks
 
 

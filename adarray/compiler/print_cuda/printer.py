@@ -15,7 +15,7 @@ from adarray.compiler.ir.loopir import Fail, Kernel, Local, statements
 from adarray.compiler.print_cuda.emitters import emit
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.print_cuda.totals import Totals
-from adarray.compiler.scalars.functions import SIZES, STORED
+from adarray.compiler.scalars.dtypes import SIZES, STORED
 from adarray.compiler.schedule.gpu.launch import MERGE, ZEROS
 from adarray.compiler.schedule.gpu.outline import Outline, outlined
 from adarray.compiler.schedule.gpu.schedules import DeviceScan, FlatLoops, Schedule, SheetRows

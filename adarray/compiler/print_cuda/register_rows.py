@@ -12,7 +12,7 @@ from adarray.compiler.print_cuda.packs import LoopText, own_anchors, pack
 from adarray.compiler.print_cuda.rows import rows
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import SIZES, STORED
+from adarray.compiler.scalars.dtypes import SIZES, STORED
 from adarray.compiler.schedule.gpu.schedules import RegisterRows
 
 

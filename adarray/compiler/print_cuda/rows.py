@@ -8,7 +8,7 @@ from adarray.compiler.ir.loopir import For, Local
 from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.loops import SharedLoops
 from adarray.compiler.print_cuda.statements import CudaPrinter
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 
 
 def rows(

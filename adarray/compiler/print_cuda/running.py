@@ -21,7 +21,7 @@ from adarray.compiler.ir.loopir import Fold, For, Let, Store
 from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import FLOATS, STORED
+from adarray.compiler.scalars.dtypes import FLOATS, STORED
 from adarray.compiler.schedule.gpu.launch import ITEMS, ZEROS
 from adarray.compiler.schedule.gpu.schedules import DeviceScan
 

@@ -14,7 +14,7 @@ from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.packs import LoopText, own_anchors, pack
 from adarray.compiler.print_cuda.rows import rows
 from adarray.compiler.print_cuda.statements import CudaPrinter
-from adarray.compiler.scalars.functions import SIZES, STORED
+from adarray.compiler.scalars.dtypes import SIZES, STORED
 from adarray.compiler.schedule.gpu.group_loops import FetchedPacks
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.schedules import SharedRows

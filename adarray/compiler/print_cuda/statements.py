@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from adarray.compiler.ir.loopir import Apply, Fail, Fold, For, Local, Stmt, Store, Var
 from adarray.compiler.print_c.statements import Statements
 from adarray.compiler.print_c.values import OperandText, fixed
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.scalars.expressions import Dialect
-from adarray.compiler.scalars.functions import STORED
 from adarray.compiler.schedule.gpu.outline import Outline
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, FlatLoops
 

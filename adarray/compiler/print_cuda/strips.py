@@ -6,7 +6,7 @@ from adarray.compiler.ir.loopir import For, Local
 from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.loops import iteration
 from adarray.compiler.print_cuda.statements import CudaPrinter
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.group_loops import GroupLoop, PackAccess, ResidentPacks
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips
 from adarray.compiler.schedule.gpu.strip_loops import LaneStore, OwnRow, Wrapped

@@ -13,7 +13,7 @@ from adarray.compiler.ir.loopir import Apply, Expr, Fold, Let, Load, Stmt, Var
 from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.tiles import DEPTH, EACH, SIDE, PairFolds, is_named
 
 TILE = SIDE * EACH

@@ -17,7 +17,7 @@ from adarray.compiler.ir.loopir import Total
 from adarray.compiler.print_c.values import TextScope
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
-from adarray.compiler.scalars.functions import STORED
+from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.outline import TotalPart
 
 

@@ -15,7 +15,12 @@ import numpy as np
 
 from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import DTYPES, FLOATS
 from adarray.compiler.scalars.record import Helper, Infix, Library, ScalarFunction, Template
+
+_TYPES = {d: DTYPES[d].type for d in FLOATS}
+_SUFFIXES = {d: DTYPES[d].suffix for d in FLOATS}
+_ENDINGS = {d: DTYPES[d].ending for d in FLOATS}
 
 
 class Dialect(NamedTuple):
@@ -44,10 +49,10 @@ class Dialect(NamedTuple):
         on this machine does not.
     """
 
-    types: dict[str, str] = {"float64": "double", "float32": "float"}  # noqa: RUF012
-    literal: dict[str, str] = {"float64": "", "float32": "f"}  # noqa: RUF012
-    suffix: dict[str, str] = {"float64": "f64", "float32": "f32"}  # noqa: RUF012
-    library_suffix: dict[str, str] = {"float64": "", "float32": "f"}  # noqa: RUF012
+    types: dict[str, str] = _TYPES
+    literal: dict[str, str] = _ENDINGS
+    suffix: dict[str, str] = _SUFFIXES
+    library_suffix: dict[str, str] = _ENDINGS
     bool_type: str = "_Bool"
     versions: Literal["library", "vector", "checked"] = "vector"
     far: bool = False

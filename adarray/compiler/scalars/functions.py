@@ -10,27 +10,9 @@ from typing import Any
 import numpy as np
 
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import CTYPES, DTYPES, FLOATS, INTEGERS, SIGNED, SUFFIX
 from adarray.compiler.scalars.expressions import C, Dialect, call_text, library_name, literal
 from adarray.compiler.scalars.record import Infix, Library, ScalarFunction
-
-FLOATS = ("float64", "float32")
-SIGNED = ("int8", "int16", "int32", "int64")
-UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-INTEGERS = SIGNED + UNSIGNED
-DTYPES = frozenset(("bool", *FLOATS, *INTEGERS))
-SUFFIX = {d: d[0] + d.lstrip("uint") for d in INTEGERS} | {"float64": "f64", "float32": "f32"}
-CTYPES = {d: f"{d}_t" for d in INTEGERS} | {
-    "float64": "double",
-    "float32": "float",
-    "bool": "_Bool",
-}
-# How elements lie in memory.
-STORED = CTYPES | {"bool": "uint8_t"}
-
-# Ending of the names of functions that move elements.
-MOVED = SUFFIX | {"bool": "u8"}
-# Bytes of an element.
-SIZES = {d: int(np.dtype(d).itemsize) for d in STORED}
 
 _LIMITS = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS}
 
@@ -241,6 +223,6 @@ def selected(args: list[str], dtype: str, mask: bool = False) -> str | None:
 def supports(name: str, dtypes: list[str], dtype: str) -> bool:
     """Whether kernels can compute the function `name` of these dtypes."""
     f = FUNCTIONS.get(name)
-    if f is None or f.arity != len(dtypes) or not DTYPES.issuperset((dtype, *dtypes)):
+    if f is None or f.arity != len(dtypes) or not all(d in DTYPES for d in (dtype, *dtypes)):
         return False
     return text(name, ["a", "b", "c"][: f.arity], dtypes, dtype) is not None

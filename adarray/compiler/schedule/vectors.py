@@ -37,6 +37,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.prefetch import Ahead, ahead
 
 # Iterations of a vector loop that a thread takes at a time, where the kernel has no loop around
@@ -228,7 +229,7 @@ def _vector_loop(loop: For, target: CpuTarget, iterations: int | None) -> Vector
     folds = lane_folds(loop)
     weight = sum(CALL if functions.is_call(a.name, a.dtype) else 1 for a in applied)
     # Accumulators of truth values are int32.
-    size = min((functions.SIZES[f.value.dtype.replace("bool", "int32")] for f in folds), default=8)
+    size = min((SIZES[f.value.dtype.replace("bool", "int32")] for f in folds), default=8)
     leaf = LEAF if any(f.combine in ("add", "multiply") for f in folds) else 0
     if iterations is not None and iterations <= LEAF:
         leaf = 0

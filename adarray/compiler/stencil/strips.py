@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterable
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
+from adarray.compiler.ir.builder import PRINTABLE
 from adarray.compiler.ir.domains import Use, identity, linear
 from adarray.compiler.ir.primitives import Concatenate, Constant, Iota, Map, UpdateSlice, View
 from adarray.compiler.ir.program import Value, c_strides
@@ -54,8 +55,6 @@ LARGE = 1 << 18
 ROWS, READINGS, WORK, TEXT = 8, 200, 48, 1500
 # Bytes of rows that a lane holds: beside them it has to have what it computes with.
 REGISTERS = 576
-# Dtypes that lanes exchange.
-MOVED = frozenset("?bBhHiIlLqQfd")
 NAMES = ("row", "column")
 CELL: Index = (Affine(0, (("row", 1),)), Affine(0, (("column", 1),)))
 # What a step reads of an array: nearest and farthest row, nearest and farthest column.
@@ -348,11 +347,11 @@ def _shape(nodes: Nodes, stored: list[Value]) -> tuple[int, ...]:
 def _reads(nodes: Nodes, stored: list[Value], shape: tuple[int, ...]) -> Reads | None:
     """Return what a group reads, if its results are large arrays of about one shape."""
     for v in stored:
-        plain = is_close(v.shape, shape) and v.dtype.char in MOVED
+        plain = is_close(v.shape, shape) and v.dtype in PRINTABLE
         if not plain or v.size < LARGE or v not in nodes.by_value:
             return None
     reads = Reads([nodes.by_value[v] for v in stored], shape)
-    moved = all(v.dtype.char in MOVED for v in reads.values)
+    moved = all(v.dtype in PRINTABLE for v in reads.values)
     return reads if reads.fits and moved else None
 
 

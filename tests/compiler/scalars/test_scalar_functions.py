@@ -17,6 +17,7 @@ from adarray.base.scalar import ScalarExpr, as_expr, var
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import INTEGERS
 from adarray.compiler.scalars.record import HEAVY, LIGHT, MEDIUM, Library, ScalarFunction
 from adarray.errors import BackendError
 
@@ -67,7 +68,7 @@ def test_records_are_whole(f: ScalarFunction) -> None:
         assert f.flops == 1
     # In some dtype kernels compute it, or what it is the same as.
     given = [["bool", *2 * [d]] if f.name == "where" else f.arity * [d] for d in ("bool", *DTYPES)]
-    given += [f.arity * [d] for d in functions.INTEGERS]
+    given += [f.arity * [d] for d in INTEGERS]
     assert any(functions.supports(f.name, d, r) for d in given for r in (d[-1], "bool"))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from adarray.compiler.ir.loopir import Fold, For, Kernel, Local, Total, statements
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
     counts_of,

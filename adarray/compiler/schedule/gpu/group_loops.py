@@ -9,7 +9,7 @@ from typing import NamedTuple
 from adarray.compiler.ir.affine import ZERO, at, slope, terms
 from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel, Let, Load, Store, walk
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.gpu.loops import LONG, PACK, WARP, scattered, walks
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.scalars import ScalarChoices

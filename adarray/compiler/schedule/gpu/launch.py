@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from adarray.compiler.ir.target import GpuTarget
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import evaluate, padded
 from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_merged, shared_names
 from adarray.compiler.schedule.gpu.schedules import (

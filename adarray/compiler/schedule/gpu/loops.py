@@ -23,7 +23,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.vectors import expressions, longest
 
 WARP = 32

@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import assert_never
 
 from adarray.compiler.ir.loopir import Local, Total
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import padded
 from adarray.compiler.schedule.gpu.facts import KernelFacts
 from adarray.compiler.schedule.gpu.schedules import (

@@ -39,7 +39,7 @@ from adarray.compiler.ir.loopir import (
     walk,
 )
 from adarray.compiler.ir.target import GpuTarget
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.gpu.loops import (
     LONG,
     PACK,

@@ -35,7 +35,7 @@ from adarray.compiler.ir.loopir import (
     statements,
     walk,
 )
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.gpu.loops import LONG, PACK, scattered, walks
 from adarray.compiler.schedule.vectors import expressions
 

@@ -33,7 +33,7 @@ from adarray.compiler.ir.loopir import (
     Var,
     walk,
 )
-from adarray.compiler.scalars.functions import SIZES
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.gpu.loops import LONG
 from adarray.compiler.schedule.gpu.shared_rows import resolved
 from adarray.compiler.schedule.vectors import expressions
