@@ -42,6 +42,8 @@ INT = np.dtype(np.int64)
 UINT = np.dtype(np.uint32)
 # What arithmetic is printed for; values of other dtypes go through NumPy.
 PRINTABLE = frozenset(map(np.dtype, DTYPES))
+# Dtypes that are computed in another one, and this.
+WIDE = {np.dtype(d.name): np.dtype(d.wide) for d in DTYPES.values() if d.wide}
 
 
 class NotExactError(Exception):
@@ -193,12 +195,17 @@ class Builder:
     def apply(self, name: str, args: tuple[Value, ...], dtype: npt.DTypeLike) -> Value:
         """Apply a scalar function whose result has `dtype`."""
         shape = args[0].shape
-        equal, constant = True, False
+        equal, constant, narrow = True, False, False
         for a in args:
+            if a.dtype in WIDE:
+                narrow = True
             if a.shape != shape:
                 equal = False
             if isinstance(a.primitive, (Constant, View)) and uniform(a) is not None:
                 constant = True
+        if narrow and name != "cast":
+            args = tuple(map(self.widened, args))
+            return self.cast(self.apply(name, args, WIDE.get(np.dtype(dtype), dtype)), dtype)
         if not equal:
             shape = views.broadcast_shape([a.shape for a in args])
         if constant:
@@ -236,6 +243,10 @@ class Builder:
         if dtype == BOOL:
             return self.map("not_equal", x, self.const(0, x.dtype))
         return self.apply("cast", (x,), dtype)
+
+    def widened(self, x: Value) -> Value:
+        """Return `x` in the dtype in which it is computed."""
+        return self.cast(x, WIDE.get(x.dtype, x.dtype))
 
     # -- layout ----------------------------------------------------------------------------
 
@@ -315,19 +326,23 @@ class Builder:
             x = self.reshape(x, tuple(x.shape[i] for i in others))
             long = tuple(others.index(i) for i in long)
         rest = tuple(n for i, n in enumerate(x.shape) if i not in long)
-        r = self.make(Reduce(combine, long), (x,), rest, x.dtype)
-        return self.reshape(r, shape)
+        wide = self.widened(x)
+        r = self.make(Reduce(combine, long), (wide,), rest, wide.dtype)
+        return self.reshape(self.cast(r, x.dtype), shape)
 
     def scan(self, combine: str, x: Value, axis: int) -> Value:
         """Fold `x` along an axis, keeping every step."""
         if x.shape[axis] < 2 or x.size == 0:
             return x
-        return self.make(PrefixScan(combine, axis), (x,), x.shape, x.dtype)
+        wide = self.widened(x)
+        r = self.make(PrefixScan(combine, axis), (wide,), x.shape, wide.dtype)
+        return self.cast(r, x.dtype)
 
     def matmul(self, a: Value, b: Value) -> Value:
         """`numpy.matmul` of floating-point arrays of at least one axis each."""
         if a.ndim == 1 and b.ndim == 1:
-            return self.reduce("add", self.map("multiply", a, b), (0,))
+            product = self.map("multiply", self.widened(a), self.widened(b))
+            return self.cast(self.reduce("add", product, (0,)), a.dtype)
         if a.ndim == 2 and b.ndim == 2 and 1 in (a.shape[0], b.shape[1]):
             # Matrices of one row or column are vectors.
             left = self.reshape(a, a.shape[1:]) if a.shape[0] == 1 else a
@@ -353,7 +368,10 @@ class Builder:
         if value.shape == base.shape:
             return self.map("add", base, value) if add else value
         box = UpdateSlice(tuple(starts), tuple(steps), add)
-        return self.make(box, (base, value), base.shape, base.dtype)
+        dtype = base.dtype
+        if add:
+            base, value = self.widened(base), self.widened(value)
+        return self.cast(self.make(box, (base, value), base.shape, base.dtype), dtype)
 
     def concatenate(self, parts: Sequence[Value], axis: int) -> Value:
         """Put arrays of one dtype one after the other."""
@@ -404,9 +422,11 @@ class Builder:
         if 0 in shape:
             return base
         spread = tuple(self.broadcast(i, at) for i in indices)
+        primitive, dtype = ScatterND(tuple(axes), position, add), base.dtype
+        if add:
+            base, value = self.widened(base), self.widened(value)
         args = (base, self.broadcast(value, shape), *spread)
-        primitive = ScatterND(tuple(axes), position, add)
-        return self.make(primitive, args, base.shape, base.dtype)
+        return self.cast(self.make(primitive, args, base.shape, base.dtype), dtype)
 
 
 NEUTRAL: dict[str, int] = {

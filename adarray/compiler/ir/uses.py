@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from adarray.compiler.ir.builder import PRINTABLE
+from adarray.compiler.ir.builder import PRINTABLE, WIDE
 from adarray.compiler.ir.domains import (
     Access,
     AffineIndex,
@@ -73,6 +73,8 @@ def sweeps(value: Value) -> bool:
     """Whether a matrix product is computed by loops: one matrix is a vector, or all is small."""
     matmul = value.primitive
     if not isinstance(matmul, Matmul) or matmul.epilogue or not numeric(value.dtype):
+        return False
+    if value.dtype in WIDE:  # sums of loops would be rounded at every step
         return False
     a, b = value.args
     rows = a.shape[-2] if a.ndim > 1 else 1

@@ -20,18 +20,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from adarray.compiler.ir.builder import BOOL, Builder, number_of, uniform
-from adarray.compiler.ir.primitives import Map, Reduce, UpdateSlice, View
+from adarray.compiler.ir.builder import BOOL, WIDE, Builder, number_of, uniform
+from adarray.compiler.ir.primitives import Constant, Map, Reduce, UpdateSlice, View
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.rewrite.boxes import placed, through
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 from adarray.compiler.rewrite.sums import sum_of_multiples
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.translate.elementwise import emit
 
 MapRule = Callable[[Builder, tuple[Value, ...]], Value | None]
 # Operations that are looked through to find that something is zero.
 DEPTH = 16
+# Operations inside of each other that are looked through to find that nothing is rounded.
+NESTED = 4
 
 
 def algebra(program: Program) -> Program:
@@ -365,7 +368,31 @@ def _cast(b: Builder, x: Value, v: Value) -> Value | None:
     source = x.args[0]
     if x.dtype.kind == "f" and v.dtype.kind in "iu" and not holds(v.dtype, source.dtype):
         return None  # integers wrap, numbers out of range do not
+    if x.dtype in WIDE and source.dtype == v.dtype and _fits(source, x.dtype):
+        return source
     return b.cast(source, v.dtype) if holds(x.dtype, source.dtype) else None
+
+
+def _fits(x: Value, narrow: np.dtype, depth: int = NESTED) -> bool:
+    """Whether a narrower dtype has all numbers that are elements of `x`.
+
+    Functions that round nothing give numbers of the dtype of their operands.
+    """
+    match x.primitive:
+        case Constant(value=c):
+            with np.errstate(all="ignore"):
+                return bool(c != c or c.astype(narrow) == c)
+        case View():
+            return _fits(x.args[0], narrow, depth)
+        case Reduce(combine=name) | Map(name=name) if name != "cast":
+            given = [a for a in x.args if a.dtype != BOOL]
+            f = FUNCTIONS[name]
+            exact = f.is_exact and not f.of_spacing
+            return exact and depth > 0 and all(_fits(a, narrow, depth - 1) for a in given)
+        case Map():
+            return holds(narrow, x.args[0].dtype)
+        case _:
+            return False
 
 
 def holds(wide: np.dtype, narrow: np.dtype) -> bool:

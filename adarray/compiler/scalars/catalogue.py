@@ -44,13 +44,15 @@ def _simple(
     integers_as: str | None = None,
     truths_as: str | None = None,
     by_lane: str = "",
+    of_spacing: bool = False,
     constants_alike: bool = False,
 ) -> ScalarFunction:
     """Return the record of a function of few instructions; it is defined everywhere by default."""
     return ScalarFunction(
         name=name, arity=arity, floats=floats, signed=integers, unsigned=integers, cost=cost,
         flops=flops, ulp=ulp, domain=domain or (REAL,) * arity, integers_as=integers_as,
-        truths_as=truths_as, by_lane=by_lane, constants_alike=constants_alike,
+        truths_as=truths_as, by_lane=by_lane, of_spacing=of_spacing,
+        constants_alike=constants_alike,
     )  # fmt: skip
 
 
@@ -118,7 +120,7 @@ ARITHMETIC = (
     _simple("remainder", Helper(), _CALLED.format("remainder"), cost=HEAVY, by_lane="fi"),
     _simple("floor_divide", Helper(), _CALLED.format("floor_divide"), ulp=2, cost=HEAVY,
             by_lane="fi"),
-    _simple("nextafter", Library("nextafter"), ulp=0, cost=HEAVY, by_lane="f"),
+    _simple("nextafter", Library("nextafter"), ulp=0, cost=HEAVY, by_lane="f", of_spacing=True),
     _simple("cast", None, arity=1, flops=0),
 )  # fmt: skip
 

@@ -25,6 +25,13 @@ class Dtype:
         Ending of the names of functions that move elements, if it is another.
     ending : str, optional
         What literals and the names of the C library's functions end with.
+    wide : str, optional
+        The dtype in which it is computed, if that is another: its elements are converted when
+        they are read, and the result of each operation is rounded. Kernels move such elements
+        and do nothing else with them. ``native/shared/adarray_math.h`` has the conversions:
+        ``adarray_<suffix>_to_<wide suffix>``, its inverse, and one for each floating-point dtype
+        whose numbers would be rounded twice on the way through `wide`. Constants are printed as
+        the bits of an unsigned integer.
     """
 
     name: str
@@ -33,6 +40,7 @@ class Dtype:
     stored: str = ""
     moved: str = ""
     ending: str = ""
+    wide: str = ""
 
     @property
     def kind(self) -> str:
@@ -68,7 +76,9 @@ def of_kind(kind: str) -> tuple[str, ...]:
     return tuple(d.name for d in DTYPES.values() if d.kind == kind)
 
 
-FLOATS = of_kind("f")
+# Floating-point dtypes with functions of their own, and those that are computed in another.
+FLOATS = tuple(d for d in of_kind("f") if not DTYPES[d].wide)
+NARROW = frozenset(d.name for d in DTYPES.values() if d.wide)
 SIGNED = of_kind("i")
 UNSIGNED = of_kind("u")
 INTEGERS = SIGNED + UNSIGNED

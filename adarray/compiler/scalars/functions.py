@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from adarray.compiler.scalars.catalogue import FUNCTIONS
-from adarray.compiler.scalars.dtypes import CTYPES, DTYPES, FLOATS, INTEGERS, SIGNED, SUFFIX
+from adarray.compiler.scalars.dtypes import (
+    CTYPES,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    NARROW,
+    SIGNED,
+    SIZES,
+    SUFFIX,
+)
 from adarray.compiler.scalars.expressions import C, Dialect, call_text, library_name, literal
 from adarray.compiler.scalars.record import Infix, Library, ScalarFunction
 
@@ -32,6 +41,8 @@ def number(value: Any, dtype: str, dialect: Dialect = C) -> str:
     """
     if dtype == "bool":
         return "1" if value else "0"
+    if dtype in NARROW:
+        return hex(np.array(value, dtype).view(f"u{SIZES[dtype]}").item())
     if dtype in FLOATS:
         return literal(value, dtype, dialect)
     value = int(value)
@@ -84,6 +95,8 @@ def cast(text: str, source: str, dtype: str, dialect: Dialect = C) -> str:
     """Return a value of dtype `source` as one of `dtype`."""
     if source == dtype:
         return text
+    if source in NARROW or dtype in NARROW:
+        return _converted(text, source, dtype)
     if dtype == "bool":
         return f"{text} != 0"
     if source == "bool":  # gcc turns no cast of a _Bool into vector code
@@ -98,6 +111,17 @@ def cast(text: str, source: str, dtype: str, dialect: Dialect = C) -> str:
             whole = f"adarray_whole_{SUFFIX[wide]}_{SUFFIX[source]}({text})"
         return whole if dtype == wide else f"({CTYPES[dtype]}){whole}"
     return f"({CTYPES[dtype]}){text}"
+
+
+def _converted(text: str, source: str, dtype: str) -> str:
+    """Return a value as one of a dtype that is computed in a wider one, or the other way."""
+    if source in NARROW:
+        wide = DTYPES[source].wide
+        return cast(f"adarray_{SUFFIX[source]}_to_{SUFFIX[wide]}({text})", wide, dtype)
+    wide = DTYPES[dtype].wide
+    if source not in FLOATS:  # integers go through it in NumPy, too
+        text, source = f"({cast(text, source, wide)})", wide
+    return f"adarray_{SUFFIX[source]}_to_{SUFFIX[dtype]}({text})"
 
 
 def _truth(text: str, dtype: str) -> str:
@@ -133,6 +157,8 @@ def _mixed(name: str, args: list[str], dtypes: list[str]) -> str:
 
 def _on_bools(f: ScalarFunction, args: list[str], dtypes: list[str]) -> str | None:
     """Return the text of a function whose result is bool."""
+    if not NARROW.isdisjoint(dtypes):
+        return None
     if f.is_comparison:
         return _comparison(f.name, args, dtypes)
     if f.name == "where":
@@ -186,8 +212,10 @@ def text(
         return _on_bools(f, args, dtypes)
     if f.gives_truth:
         return None
-    if dtype in INTEGERS:
+    if dtype in INTEGERS or (dtype in NARROW and name == "where"):
         return _on_integers(f, args, dtype)
+    if dtype in NARROW:
+        return None
     return call_text(name, args, dtype, dialect)
 
 

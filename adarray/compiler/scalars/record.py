@@ -122,6 +122,9 @@ class ScalarFunction:
         Whether NumPy takes tens of cycles an element although the function itself is cheap.
     faster_in_numpy : frozenset of str
         Dtypes for which NumPy brings AVX-512 versions that one thread of ours does not beat.
+    of_spacing : bool
+        Whether the result depends on how far apart the numbers of the dtype are, so that no
+        wider one computes it.
     constants_alike : bool
         Whether it is the same machine code for whatever constant stands as one of its operands.
     """
@@ -147,6 +150,7 @@ class ScalarFunction:
     cuda_checked: Mapping[str, str] = field(default_factory=dict)
     slow_in_numpy: bool = False
     faster_in_numpy: frozenset[str] = frozenset()
+    of_spacing: bool = False
     constants_alike: bool = False
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from adarray.base.recording import Symbol
 from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr, var
 from adarray.base.scalar import call as scalar_call
 from adarray.base.types import DType, Operands
-from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, Weak, number_of
+from adarray.compiler.ir.builder import BOOL, PRINTABLE, WIDE, Builder, Weak, number_of
 from adarray.compiler.ir.primitives import Constant
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
@@ -40,6 +40,9 @@ def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) 
     if f.is_logical:
         return b.map(f.name, *(b.cast(a, BOOL) for a in args))
     f = FUNCTIONS[f.same_as or f.name]
+    if dtype in WIDE:  # rounded once, however many operations it takes
+        made = None if f.of_spacing else _floats(b, f, tuple(map(b.widened, args)), literal)
+        return None if made is None else b.cast(made, BOOL if f.gives_truth else dtype)
     if dtype.kind == "f":
         return _floats(b, f, args, literal)
     f = FUNCTIONS[f.integers_as or f.name]
@@ -207,8 +210,12 @@ def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value |
         n: b.value(x, BOOL if n in truths else result.dtype)
         for n, x in zip(names, operands, strict=True)
     }
+    dtype = result.dtype
+    if dtype in WIDE and isinstance(op.numpy, np.ufunc):  # rounded once, whatever it is made of
+        dtype = WIDE[dtype]
+        env = {n: b.widened(x) for n, x in env.items()}
     try:
-        value = _expression(b, expr, env, result.dtype, {})
+        value = _expression(b, expr, env, dtype, {})
     except _NoKernel:
         return None
     return b.cast(value, result.dtype)

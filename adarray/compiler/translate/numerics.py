@@ -241,16 +241,16 @@ def _norm(b: Builder, call: ValueCall) -> Translated:
         return None
     x, axis, order = b.value(args["x"]), args.axis(), args.get("ord")
     keepdims = args.flag("keepdims")
-    if x.dtype.kind != "f":
-        x = b.cast(x, np.float64)
+    x = b.cast(x, np.float64) if x.dtype.kind != "f" else b.widened(x)
     one = isinstance(axis, int) or (axis is None and x.ndim == 1)
     if order is None or (order == 2 and one) or (order == "fro" and not one):
         total = fold(b, "add", b.map("multiply", x, x), axis, None, keepdims)
-        return None if total is None else b.map("sqrt", total)
+        return None if total is None else b.cast(b.map("sqrt", total), call.result.dtype)
     if not one or order not in (1, np.inf, -np.inf):
         return None
     combine = "add" if order == 1 else "maximum" if order == np.inf else "minimum"
-    return fold(b, combine, b.map("absolute", x), axis, None, keepdims)
+    r = fold(b, combine, b.map("absolute", x), axis, None, keepdims)
+    return None if r is None else b.cast(r, call.result.dtype)
 
 
 # -- neighbours --------------------------------------------------------------------------------
@@ -366,8 +366,9 @@ def _mean(skip: bool) -> Translation:
         if x.dtype.kind != "f" or call.params.get("dtype") is not None:
             return None
         mask = _live(b, x, where, skip)
-        mean = _masked_mean(b, x, mask, call.params.axis(), call.params.flag("keepdims"))
-        return None if mean is None else mean[0]
+        axis, keepdims = call.params.axis(), call.params.flag("keepdims")
+        mean = _masked_mean(b, b.widened(x), mask, axis, keepdims)
+        return None if mean is None else b.cast(mean[0], x.dtype)
 
     return translate
 

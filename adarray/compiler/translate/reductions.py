@@ -105,30 +105,33 @@ def _mean(b: Builder, call: ValueCall) -> Translated:
 
 def mean(b: Builder, x: Value, axis: Axis, keepdims: bool) -> Value | None:
     """Return the mean of floating-point numbers."""
-    total = fold(b, "add", x, axis, None, keepdims)
+    wide = b.widened(x)
+    total = fold(b, "add", wide, axis, None, keepdims)
     if total is None:
         return None
-    return b.map("divide", total, b.const(count_along(x, axis), x.dtype))
+    return b.cast(b.map("divide", total, b.const(count_along(x, axis), wide.dtype)), x.dtype)
 
 
 @record("var")
 def _var(b: Builder, call: ValueCall) -> Translated:
-    return _variance(b, b.value(call.operands[0]), call.params)
+    variance = _variance(b, b.value(call.operands[0]), call.params)
+    return None if variance is None else b.cast(variance, call.result.dtype)
 
 
 @record("std")
 def _std(b: Builder, call: ValueCall) -> Translated:
     variance = _variance(b, b.value(call.operands[0]), call.params)
-    return None if variance is None else b.map("sqrt", variance)
+    return None if variance is None else b.cast(b.map("sqrt", variance), call.result.dtype)
 
 
 def _variance(b: Builder, x: Value, args: Arguments) -> Value | None:
+    """Return the variance, in the dtype in which it is computed."""
     axis = args.axis()
     to = _inexact(x, args.dtype())
     lost = args.get("ddof", 0) if args.get("correction") is None else args["correction"]
     if to is None or not isinstance(lost, (int, float, np.integer, np.floating)):
         return None
-    x = b.cast(x, to)
+    x = b.widened(b.cast(x, to))
     center = mean(b, x, axis, True)
     if center is None:
         return None
@@ -136,17 +139,16 @@ def _variance(b: Builder, x: Value, args: Arguments) -> Value | None:
     total = fold(b, "add", b.map("multiply", d, d), axis, None, args.flag("keepdims"))
     assert total is not None
     free = max(count_along(x, axis) - lost, 0)
-    return b.map("divide", total, b.const(free, to))
+    return b.map("divide", total, b.const(free, x.dtype))
 
 
 @record("norm")
 def _norm(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    if x.dtype.kind != "f":
-        x = b.cast(x, np.float64)
+    x = b.cast(x, np.float64) if x.dtype.kind != "f" else b.widened(x)
     axis, keepdims = call.params.axis(), call.params.flag("keepdims")
     total = fold(b, "add", b.map("multiply", x, x), axis, None, keepdims)
-    return None if total is None else b.map("sqrt", total)
+    return None if total is None else b.cast(b.map("sqrt", total), call.result.dtype)
 
 
 # -- with masks and initial values --------------------------------------------------------------
