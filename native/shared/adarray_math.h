@@ -103,4 +103,65 @@ ADARRAY_BOTH(ADARRAY_CHOICES)
 ADARRAY_BOTH(ADARRAY_DIVISION)
 ADARRAY_BOTH(ADARRAY_LOGADDEXP)
 
+/* Half precision, which lies in memory as its bits. GPUs have instructions that convert it. The
+ * processors that have them differ, and compilers leave loops over them scalar; integer
+ * arithmetic without branches becomes vector code everywhere, as fast as those instructions.
+ * Ties go to even numbers; a nan keeps its sign and the leading bits of its payload. */
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+ADARRAY_FN float adarray_f16_to_f32(uint16_t x)
+{
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
+    return r;
+}
+ADARRAY_FN uint16_t adarray_f32_to_f16(float x)
+{
+    uint16_t r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+ADARRAY_FN uint16_t adarray_f64_to_f16(double x)
+{
+    uint16_t r;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r) : "d"(x));
+    return r;
+}
+#else
+ADARRAY_FN uint32_t adarray_bits_f32(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }
+ADARRAY_FN float adarray_of_bits_f32(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }
+ADARRAY_FN float adarray_f16_to_f32(uint16_t x)
+{
+    const uint32_t sign = (uint32_t)(x & 0x8000) << 16, size = (uint32_t)(x & 0x7fff) << 13;
+    const uint32_t bias = size >= 0x0f800000u ? 0x70000000u : 0x38000000u; /* of inf and nan */
+    const float least = 6.103515625e-05f; /* the smallest normal number */
+    const float above = adarray_of_bits_f32(size + adarray_bits_f32(least));
+    const uint32_t subnormal = adarray_bits_f32(above - least);
+    return adarray_of_bits_f32(sign | (size < 0x00800000u ? subnormal : size + bias));
+}
+ADARRAY_FN uint16_t adarray_f32_to_f16(float x)
+{
+    const uint32_t bits = adarray_bits_f32(x);
+    const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    const uint32_t rounded = (size + 0x0fff + (size >> 13 & 1)) & 0xffffe000u;
+    const uint32_t kept = size > 0x7f800000u ? size : rounded; /* nan as it is */
+    /* The product overflows, and raises the flag, where half precision does. */
+    const float scaled = adarray_of_bits_f32(kept) * 5.192296858534828e+33f; /* 2^112 */
+    const uint32_t normal = (adarray_bits_f32(scaled) >> 13) - (224u << 10);
+    /* The last place of numbers near one half is that of subnormal ones. */
+    const float above = adarray_of_bits_f32(size) + 0.5f;
+    const uint32_t subnormal = adarray_bits_f32(above) - adarray_bits_f32(0.5f);
+    return (uint16_t)(sign | (size < 0x38800000u ? subnormal : normal));
+}
+/* Through float, rounded to odd there: what is rounded a second time is then no tie that was
+ * none. S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved
+ * algorithms using rounding to odd", IEEE Trans. Comput. 57 (2008), 462-471. */
+ADARRAY_FN uint16_t adarray_f64_to_f16(double x)
+{
+    const float near = (float)x;
+    const double back = near;
+    const uint32_t bits = adarray_bits_f32(near), beyond = fabs(back) > fabs(x);
+    return adarray_f32_to_f16(adarray_of_bits_f32(back == x ? bits : (bits - beyond) | 1));
+}
+#endif
+
 #endif

@@ -52,8 +52,8 @@ def compare(r: Any, times: int = 2, **options: Any) -> Any:
     arrays = [np.asarray(a) for a in r.arrays]
     expected = interpret(r.program, arrays)
     run = executable(plan(r.program), **options)
-    single = any(v.dtype == np.float32 for v in r.program.values)
-    tight = 1e-4 if single else 1e-10
+    dtypes = {v.dtype.name for v in r.program.values}
+    tight = 1e-2 if "float16" in dtypes else 1e-4 if "float32" in dtypes else 1e-10
     for _ in range(times):
         for got, want in zip(run([moved(a) for a in arrays]), expected, strict=True):
             close(got.get(), want, tight)
@@ -72,7 +72,7 @@ def network(w: Any, b: Any, v: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("graphs", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_products_with_and_without_graphs(graphs: bool, dtype: Any) -> None:
     shapes = ((30, 20), (20,), (20, 7), (64, 30))
     args = [RNG.normal(size=s).astype(dtype) for s in shapes]

@@ -17,7 +17,7 @@ from differential import Runner, counted, eager_gradients, eager_values, roundin
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import RandomProgram, as_tuple
-from random_programs import programs, seeded
+from random_programs import HALVES, programs, seeded
 from together import together
 
 import adarray
@@ -208,4 +208,15 @@ def test_many_random_programs(backend: str) -> None:
     many = LONG or MORE.get(backend, 30)
     with counted(runner):
         wrong = failures(runner, ((k, seeded(k)) for k in range(FIRST, FIRST + many)))
+    assert not wrong, f"{len(wrong)} of {many} programs failed:\n" + "\n".join(wrong[:10])
+
+
+@pytest.mark.slow
+@pytest.mark.checked
+def test_random_programs_in_half_precision(backend: str) -> None:
+    runner = Runner(backend)
+    many = LONG or MORE.get(backend, 30) // 2
+    with counted(runner):
+        numbered = ((k, seeded(k, dtypes=HALVES)) for k in range(FIRST, FIRST + many))
+        wrong = failures(runner, numbered)
     assert not wrong, f"{len(wrong)} of {many} programs failed:\n" + "\n".join(wrong[:10])

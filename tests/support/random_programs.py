@@ -270,12 +270,16 @@ STATEMENTS: tuple[Callable[[Writer], None], ...] = (
 )  # fmt: skip
 
 
-def arguments(w: Writer) -> list[Argument]:
+# Of the arguments; those of half precision.
+DTYPES, HALVES = ("f8", "f8", "f4"), ("f2", "f2", "f2")
+
+
+def arguments(w: Writer, dtypes: tuple[str, ...] = DTYPES) -> list[Argument]:
     """Choose the arguments: dtypes, shapes, strides, kinds of values."""
     made = []
     for k in range(1 + w.choose(3)):
         shape = w.pick(SHAPES)
-        dtype = w.pick(("f8", "f8", "f4"))
+        dtype = w.pick(dtypes)
         layout = w.pick(("C", "C", "F", "strided", "reversed"))
         if shape == ():
             layout = w.pick(("C", "python"))
@@ -283,10 +287,12 @@ def arguments(w: Writer) -> list[Argument]:
     return made
 
 
-def random_program(choose: Choose, statements: int = 12) -> RandomProgram:
+def random_program(
+    choose: Choose, statements: int = 12, dtypes: tuple[str, ...] = DTYPES
+) -> RandomProgram:
     """Write a program, with ``choose(n)`` giving a number below n for each choice."""
     w = Writer(choose)
-    w.arguments = arguments(w)
+    w.arguments = arguments(w, dtypes)
     for a in w.arguments:
         w.env.append(Var(a.name, a.shape, Cell(2.0, True, False)))
     for _ in range(1 + choose(statements)):
@@ -304,9 +310,9 @@ def random_program(choose: Choose, statements: int = 12) -> RandomProgram:
     return RandomProgram(source, w.arguments, tuple(v.cell.exact for v in results))
 
 
-def seeded(seed: int, statements: int = 12) -> RandomProgram:
+def seeded(seed: int, statements: int = 12, dtypes: tuple[str, ...] = DTYPES) -> RandomProgram:
     """Return the random program number `seed`."""
-    return random_program(random.Random(seed).randrange, statements)
+    return random_program(random.Random(seed).randrange, statements, dtypes)
 
 
 @st.composite

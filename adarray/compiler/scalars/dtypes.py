@@ -59,6 +59,7 @@ DTYPES = {
         Dtype("bool", "_Bool", "bool", stored="uint8_t", moved="u8"),
         Dtype("float64", "double", "f64"),
         Dtype("float32", "float", "f32", ending="f"),
+        Dtype("float16", "uint16_t", "f16", moved="u16", wide="float32"),
         Dtype("int8", "int8_t", "i8"),
         Dtype("int16", "int16_t", "i16"),
         Dtype("int32", "int32_t", "i32"),

@@ -145,11 +145,12 @@ class TestFunctions:
         np.testing.assert_array_equal(expected[3], got[3])
 
     @pytest.mark.parametrize(
-        "source", ["bool", "int8", "uint16", "int32", "int64", "uint64", "float32", "float64"]
+        "source",
+        ["bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64"],
     )
     def test_casts(self, source):
         """From anything to anything; C leaves out what does not fit into an integer."""
-        dtypes = ["bool", "float32", "float64", *INTEGERS]
+        dtypes = ["bool", "float16", "float32", "float64", *INTEGERS]
         inputs = {d: "x" if np.dtype(d).kind in "bf" else f"x{np.dtype(d).kind}" for d in dtypes}
         body = tuple(
             Store(f"y{d}", AT, Apply(d, "cast", (Load(source, inputs[d], AT),))) for d in dtypes

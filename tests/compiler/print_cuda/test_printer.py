@@ -95,6 +95,22 @@ def heat(u):
     return u + 0.1 * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) - 3 * u)
 
 
+def half_cases():
+    """Return programs in half precision, whose elements are moved as 16 bits."""
+    x, w = RNG.normal(size=(2, 37, 66)).astype(np.float16)
+    rows = RNG.integers(0, 37, 90)
+    return [
+        *row_cases(np.float16, 130),
+        recorded(adarray.value_and_grad(lambda x, w: np.sum(x[rows] * w[rows]), (0, 1)), x, w),
+        recorded(
+            lambda x, w: (np.concatenate([x, w * 2], 1), np.pad(x, 2), np.where(x > w, x, w)), x, w
+        ),
+        recorded(lambda x: (np.cumsum(x, axis=1), np.maximum.accumulate(x), np.mean(x)), x),
+        recorded(lambda x: (x.astype(float) * 3, (x * 9).astype(np.int32), x[::-1].T + 1), x),
+        recorded(lambda x: x.astype(np.float16) * 2, RNG.normal(size=999)),
+    ]
+
+
 def row_cases(dtype, n):
     z = RNG.normal(size=(7, n)).astype(dtype)
     labels = RNG.integers(0, n, 7)
@@ -111,6 +127,13 @@ def row_cases(dtype, n):
 @emulated
 class TestEmulated:
     """What printed kernels compute."""
+
+    def test_half_precision(self, lowering, tmp_path):
+        seen = compare(half_cases(), tmp_path)
+        text = "".join(t.text for _, t in seen.texts.values())
+        assert "adarray_f16_to_f32" in text
+        assert "adarray_f64_to_f16" in text
+        assert lowering == "small" or "adarray_pack<uint16_t, 8>" in text
 
     @pytest.mark.slow
     def test_random_programs(self, lowering, tmp_path):
