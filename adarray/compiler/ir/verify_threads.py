@@ -29,7 +29,7 @@ from adarray.compiler.ir.threads import (
     While,
 )
 from adarray.compiler.ir.verify_loops import VerifyError
-from adarray.compiler.scalars.functions import DTYPES
+from adarray.compiler.scalars.dtypes import DTYPES
 
 COMBINES = frozenset(("add", "minimum", "maximum"))
 _TRUTHS = frozenset(("isnan", "isinf", "isfinite", "signbit"))
