@@ -36,7 +36,7 @@ _TIMED = frozenset({
     "sigtimedwait",
 })  # fmt: skip
 _RAISE = dis.opmap["RAISE_VARARGS"]
-_HELD = 256  # values of a container that are looked at
+_MOST_ITEMS = 256  # values of a container that are searched
 
 # The levels of open traces of which text was made that is no number.
 _told: set[int] = set()
@@ -129,9 +129,9 @@ def _is_timed(x: Any, inside: bool = False) -> bool:
         return _is_timed(x.func)
     if inside or isinstance(x, (types.ModuleType, Handle)):
         return False
-    held = x if isinstance(x, (dict, list, tuple, set)) else getattr(x, "__dict__", ())
-    values = held.values() if isinstance(held, (dict, types.MappingProxyType)) else held
-    return any(_is_timed(v, inside=True) for v in itertools.islice(values, _HELD))
+    items = x if isinstance(x, (dict, list, tuple, set)) else getattr(x, "__dict__", ())
+    values = items.values() if isinstance(items, (dict, types.MappingProxyType)) else items
+    return any(_is_timed(v, inside=True) for v in itertools.islice(values, _MOST_ITEMS))
 
 
 def _is_adarray(frame: types.FrameType) -> bool:
