@@ -252,8 +252,12 @@ class Compiles:
             )
         for i in range(len(plan.steps)):
             _require(isinstance(executable.source_of(i), str), f"source_of({i}): not a str")
-        for name in ("compiled", "from_disk", "in_memory"):
-            n = getattr(executable, name)
+        counts = {
+            "compiled": executable.compiled,
+            "from_disk": executable.from_disk,
+            "in_memory": executable.in_memory,
+        }
+        for name, n in counts.items():
             _require(isinstance(n, int) and n >= 0, f"{name}: got {n!r}, expected a count")
 
     def threads(self) -> None:
