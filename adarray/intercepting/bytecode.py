@@ -60,7 +60,7 @@ def is_called(frame: FrameType) -> bool:
     return nulled and is_callee(code, at + 2)
 
 
-def is_asked(frame: FrameType) -> bool:
+def is_dotted(frame: FrameType) -> bool:
     """Whether `frame` loads an attribute in order to take an attribute of it."""
     code, at = frame.f_code.co_code, frame.f_lasti + 2
     while at < len(code) and code[at] in _PARTS:

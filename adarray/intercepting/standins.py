@@ -18,7 +18,7 @@ from typing import Any
 
 from adarray.base.scope import SCOPE, package_of
 from adarray.core.loads import StandIn
-from adarray.intercepting.bytecode import is_asked, is_called
+from adarray.intercepting.bytecode import is_called, is_dotted
 from adarray.intercepting.memory import Memory
 
 Resolver = Callable[[Any, str], Any]
@@ -308,4 +308,4 @@ class Called:
         """Return the object for `frame`, which loads `value` as an attribute of a module."""
         if is_called(frame):
             return self.function
-        return self.holder if is_asked(frame) else value
+        return self.holder if is_dotted(frame) else value

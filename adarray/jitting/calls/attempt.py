@@ -247,7 +247,7 @@ class Attempt:
             self._clones.undo()
         before = self._state.check(self._bound.statics)
         wrote = not self.state_changes.effects and self._clones.hand_back(values)
-        if self.state_changes.learned:
+        if self.state_changes.needs_another_run:
             return
         if wrote or before is None or any(c.written() for c in self.calls):
             self.reason = (

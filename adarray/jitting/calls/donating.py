@@ -162,7 +162,7 @@ class DonatingFunction(JitFunction):
     def _name(self) -> str:
         return getattr(self, "__name__", repr(self._f))
 
-    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:
+    def _donated_inputs(self, entry: Entry, bound: Bound) -> tuple[int, ...]:
         """Return the numbers of the inputs whose memory compiled code may take."""
         if not entry.donates:
             return ()

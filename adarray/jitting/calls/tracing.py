@@ -135,7 +135,7 @@ class Tracing:
             entry.give_up(run.reason)
         self._numbers |= run.state_changes.numbers
         self._growing |= run.state_changes.lists
-        if run.reason or run.disturbed or run.state_changes.learned:
+        if run.reason or run.disturbed or run.state_changes.needs_another_run:
             return result, None
         if captured is not None:
             captured[:] = state.values
@@ -213,7 +213,7 @@ class Tracing:
                 if device is not None and device.engine is not builder.engine:
                     builder = SegmentCompiler(device.engine, self.options, entry.signature)
                 variant = StateVariant(state, strides, self.options.max_paths, builder, device)
-                variant.tree.donated = self._given_up(entry, bound)
+                variant.tree.donated = self._donated_inputs(entry, bound)
                 variant.numbers = set(self._numbers)
                 variant.tell_apart(bound.values, state.values)
                 entry.variants.insert(0, variant)
@@ -276,6 +276,6 @@ class Tracing:
     def _permit(self, args: tuple[Any, ...], captured: list[Any]) -> None:
         """Raise if arguments must not be given up, given what is captured."""
 
-    def _given_up(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
+    def _donated_inputs(self, entry: Entry, bound: Bound) -> tuple[int, ...]:  # noqa: ARG002
         """Return the numbers of the inputs whose memory compiled code may take."""
         return ()

@@ -465,7 +465,7 @@ class Maker:
             if not hasattr(value, member.__name__):
                 lines.append(f"if hasattr({name}, {member.__name__!r}): return N")
 
-    def _test_method(self, name: str, _found: CapturedObject) -> None:
+    def _test_method(self, name: str, _obj: CapturedObject) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(types.MethodType)}: return N")
 
 

@@ -70,7 +70,7 @@ class Kept(NamedTuple):
     """
 
     @property
-    def learned(self) -> bool:
+    def needs_another_run(self) -> bool:
         """Whether another run, which knows `numbers` and `lists`, is to be compiled."""
         return bool(self.numbers or self.lists)
 

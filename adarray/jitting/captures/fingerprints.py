@@ -31,7 +31,7 @@ _SCALARS = (int, float, complex, str, bytes, np.generic)
 # Rules by class, and by package and name of classes that may not have been imported.
 _rules: dict[type, Rule | None] = {}
 _named: dict[tuple[str, str], Rule | None] = {}
-_found: dict[type, tuple[bool, Rule | None]] = {}
+_rule_cache: dict[type, tuple[bool, Rule | None]] = {}
 
 
 class OpaqueError(Exception):
@@ -87,14 +87,14 @@ def register_captured(cls: type | str, fingerprint: Rule | None = None) -> None:
         raise TypeError(
             f"register_captured: expected a class or its name, got {type(cls).__name__}"
         )
-    _found.clear()
+    _rule_cache.clear()
 
 
 def rule_of(cls: type) -> tuple[bool, Rule | None]:
     """Return whether there is a rule for a class, and the rule; None compares by identity."""
-    known = _found.get(cls)
+    known = _rule_cache.get(cls)
     if known is None:
-        known = _found[cls] = _rule_of(cls)
+        known = _rule_cache[cls] = _rule_of(cls)
     return known
 
 

@@ -40,7 +40,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register rules that are gone after it."""
     monkeypatch.setattr(fingerprints, "_rules", dict(fingerprints._rules))
     monkeypatch.setattr(fingerprints, "_named", dict(fingerprints._named))
-    monkeypatch.setattr(fingerprints, "_found", {})
+    monkeypatch.setattr(fingerprints, "_rule_cache", {})
 
 
 def test_opaque_objects_stay_eager() -> None:
