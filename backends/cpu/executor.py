@@ -149,9 +149,8 @@ def text_of(kernel: Kernel, target: CpuTarget) -> str:
 
 def _print(plan: Plan, target: CpuTarget) -> tuple[dict[int, str], dict[str, str]]:
     """Return the kernels' names by step, and their sources by name."""
-    known: IdentityMap[Kernel, str] = (
-        IdentityMap()
-    )  # most steps of a long plan share a few kernel objects
+    # Most steps of a long plan share a few kernel objects.
+    known: IdentityMap[Kernel, str] = IdentityMap()
     names: dict[int, str] = {}
     texts: dict[str, str] = {}
     for i, step in enumerate(plan.steps):

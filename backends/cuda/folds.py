@@ -169,8 +169,8 @@ class Folder:
         plan = self.plan(FUNCTIONS[np.sum], char, full, axes, False, False, True)
         return plan if plan is NotImplemented else plan._replace(shape=shape)
 
-    def _pass(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
-        """Return the kernel of one pass; None if an operation has none."""
+    def _kernel(self, op: Op, dtype: str, rows: bool, first: bool, pack: int) -> Any:
+        """Return the kernel of one launch; None if an operation has none."""
         threads = THREADS.get()
         key = (op, dtype, rows, first, pack, threads)
         if key not in self._kernels:
@@ -188,7 +188,7 @@ class Folder:
         parts = max(1, min(-(-self._blocks // outer), n // _STRETCH))
         stretch = -(-n // (parts * 1024)) * 1024 if parts > 1 else n
         parts = -(-n // stretch)
-        kernel = self._pass(op, dtype, True, True, pack)
+        kernel = self._kernel(op, dtype, True, True, pack)
         if kernel is None or outer * parts >= 1 << 31:
             return None
         count = np.dtype(dtype).type(n)
@@ -196,7 +196,7 @@ class Folder:
         block = (THREADS.get(),)
         steps = [FoldLaunch(kernel, (outer * parts,), block, outer * parts, numbers)]
         if parts > 1:
-            last = self._pass(op, dtype, True, False, 1)
+            last = self._kernel(op, dtype, True, False, 1)
             numbers = (np.int64(parts), np.int64(parts), np.int32(1), np.int32(1), count)
             steps.append(FoldLaunch(last, (outer,), block, outer, numbers))
         return steps
@@ -215,7 +215,7 @@ class Folder:
                 grid, block = (-(-inner // (lanes * pack)), outer), (lanes, _LARGE // lanes)
                 numbers = (np.int64(n), np.int64(inner), count)
                 return [FoldLaunch(kernel, grid, block, outer * inner, numbers)]
-        kernel = self._pass(op, dtype, False, True, pack)
+        kernel = self._kernel(op, dtype, False, True, pack)
         if kernel is None or outer * parts > _MOST_OUTER:
             return None
         block = (32, THREADS.get() // 32)
@@ -225,7 +225,7 @@ class Folder:
         )  # fmt: skip
         steps = [FoldLaunch(kernel, (wide, outer * parts), block, outer * parts * inner, numbers)]
         if parts > 1:
-            last = self._pass(op, dtype, False, False, pack)
+            last = self._kernel(op, dtype, False, False, pack)
             numbers = (
                 np.int64(parts), np.int64(inner), np.int64(parts), np.int32(1), np.int32(1), count,
             )  # fmt: skip

@@ -2,7 +2,7 @@
 
 An array is folded as (outer, fold, inner). Where `inner` is 1, blocks fold stretches of a
 row; elsewhere, threads fold columns, side by side in memory. Both leave one partial result
-for each stretch, which a second pass folds in order: results do not depend on timing.
+for each stretch, which a second kernel folds in order: results do not depend on timing.
 
 References
 ----------
@@ -196,7 +196,7 @@ def fold_of(op: Op, dtype: str) -> FoldText | None:
 def source(
     fold: FoldText, rows: bool, first: bool, pack: int, itemsize: int, threads: int = THREADS
 ) -> str:
-    """Return the text of one pass; a later pass folds partial results, which are mapped."""
+    """Return the text of one kernel; a later one folds partial results, which are mapped."""
     return (_ROWS if rows else _COLUMNS).format(
         **fold._replace(map=fold.map if first else "x0")._asdict(),
         pack=pack,

@@ -110,7 +110,7 @@ def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
     gpu.now = FakeStream(4096)
     y = run.operands.begin(arrays)[0]
     assert x.arena.ptr != y.arena.ptr
-    assert x.scratch.ptr != y.scratch.ptr
+    assert x.workspace.ptr != y.workspace.ptr
     run.instances.keep(x)
     run.instances.keep(y)
     assert run.operands.begin(arrays)[0] is y

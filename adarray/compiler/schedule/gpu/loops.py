@@ -37,7 +37,7 @@ def is_flat(body: tuple[Stmt, ...], checks: bool = False) -> bool:
 
     Threads of different blocks cannot wait for each other, so nothing may read what a loop
     has written, or folded other than into totals. With `checks`, loops may fold into what
-    is looked at afterwards, to refuse the data: each block looks at its part.
+    is tested afterwards, to refuse the data: each block tests its part.
     """
     if checks:
         body = _unchecked(body)
