@@ -64,7 +64,7 @@ class NanChecker(WrappingEngine):
 
 def _has_nan(x: Any) -> bool:
     x = x.g if type(x) in (ResultCotangent, Placed) else x  # one region or one result of several
-    x = x._v if isinstance(x, Handle) else x
+    x = x._plain if isinstance(x, Handle) else x
     if isinstance(x, dict):
         return any(map(_has_nan, x.values()))
     if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "fc":

@@ -46,7 +46,7 @@ def backward(x: ADArray, gradient: Any, retain_graph: bool, create_graph: bool) 
     # An active transform may differentiate what this pass computes.
     record = create_graph or LEVEL.get() > 0 or traced(gradient)
     walk = Pullback(0, set(), record)
-    walk.add(x._node, gradient if record else _plain_gradient(gradient, x._v))
+    walk.add(x._node, gradient if record else _plain_gradient(gradient, x._plain))
     walk.run()
     for slot, g in walk.slots:
         part = g if record else _gradient_for(slot, g)
@@ -63,10 +63,10 @@ def _shape(x: Any) -> tuple[int, ...]:
 def _plain_gradient(g: Any, v: Any) -> Any:
     """Return a gradient to begin with as plain values, where the result `v` is."""
     if isinstance(g, Handle):
-        if isinstance(sync_if_view(g)._v, Symbolic):
+        if isinstance(sync_if_view(g)._plain, Symbolic):
             return g
         root_of(g)._frozen = True  # what comes out may share its memory
-        g = g._v
+        g = g._plain
     if is_device(v):
         if not is_device(g):
             g = v.library.place(g if hasattr(g, "dtype") else np.asarray(g))
@@ -76,8 +76,8 @@ def _plain_gradient(g: Any, v: Any) -> Any:
 
 def _ones_like(x: Any) -> Any:
     """Return ones to begin a reverse walk at the ADArray `x` with, where its values are."""
-    if is_device(x._v):
-        return np.ones_like(x._v)[()]
+    if is_device(x._plain):
+        return np.ones_like(x._plain)[()]
     return np.ones(x.shape, x.dtype)[()]
 
 

@@ -74,7 +74,7 @@ def leave(x: Any, batch: Batch) -> Any:
 
 def _sum(g: Any) -> Any:
     """Return the sum of the values of members."""
-    value: Any = g._v if isinstance(g, Handle) else g
+    value: Any = g._plain if isinstance(g, Handle) else g
     return np.sum(leave(g, value.batch), axis=0)
 
 
@@ -117,7 +117,7 @@ def _member(x: Any, k: int, batch: Batch) -> Any:
     kind = type(x)
     if isinstance(x, Handle):
         sync_if_view(x)
-        if type(x._v) is not Batched or x._v.batch is not batch:
+        if type(x._plain) is not Batched or x._plain.batch is not batch:
             return x
         at: Any = leave(x, batch)
         return at[k]

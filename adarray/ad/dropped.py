@@ -203,7 +203,7 @@ def _untracked(v: Any) -> Any:
     """Return a value that no derivative is recorded of; under `jit` it is still followed."""
     if not isinstance(v, Handle):
         return v
-    return type(v)(v._v, None, None, True) if isinstance(v._v, Symbolic) else v._v
+    return type(v)(v._plain, None, None, True) if isinstance(v._plain, Symbolic) else v._plain
 
 
 def _beside(v: Any, k: int) -> Any:

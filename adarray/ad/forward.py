@@ -49,10 +49,10 @@ def dual(x: Any, tangent: Any, level: int, name: str) -> Any:
         value = placed(value)
         kind = Handle.number_class if weak else Handle.array_class
         out = kind(value, None, Extras(weak=True) if weak else None, True)
-    if np.shape(tangent) != np.shape(out._v):
+    if np.shape(tangent) != np.shape(out._plain):
         raise ShapeError(
             f"{name}: the tangent has shape {np.shape(tangent)} and its primal "
-            f"{np.shape(out._v)}; they must be equal"
+            f"{np.shape(out._plain)}; they must be equal"
         )
     if not isinstance(tangent, Handle):
         tangent = placed(np.array(tangent) if not is_device(tangent) else tangent)
@@ -70,7 +70,7 @@ def split(y: Any, level: int) -> tuple[Any, Any]:
     if primal._x is not None:
         primal._x.tangents = tuple(t for t in primal._x.tangents if t.level != level)
     if tangent is None:
-        v: Any = primal._v
+        v: Any = primal._plain
         if isinstance(v, Symbolic):
             known = v.value  # a Python number, maybe
             dtype = known.dtype if hasattr(known, "dtype") else np.result_type(known)

@@ -365,7 +365,7 @@ class Pullback:
         if isinstance(v, Handle):
             assert v._x is not None
             tangents = tuple(t for t in v._x.tangents if t.level < self.level)
-            v = v._v
+            v = v._plain
         weak = type(v) is float or type(v) is int or type(v) is complex
         x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
         if record or tangents:
@@ -493,7 +493,7 @@ def batch_of(g: Any) -> Any:
         g = g.g
     if type(g) is dict:
         return next((b for b in map(batch_of, g.values()) if b is not None), None)
-    v: Any = g._v if isinstance(g, Handle) else g
+    v: Any = g._plain if isinstance(g, Handle) else g
     return v.batch if type(v) in BATCHED else None
 
 

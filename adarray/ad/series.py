@@ -67,7 +67,7 @@ class Series:
             return x
         rest = tuple(t for t in x._x.tangents if t.level not in self._all)
         more = Extras(tangents=rest, weak=x._x.weak) if rest or x._x.weak else None
-        return type(x)(x._v, x._node, more, x._frozen)
+        return type(x)(x._plain, x._node, more, x._frozen)
 
     def coefficients(self, x: Any) -> Coefficients:
         """Return the coefficients of an operand, as many as are computed."""
@@ -121,7 +121,7 @@ class Series:
             series = self._by_rules(op, operands, moving, params, seen if several else (seen,))
         results = out if several else (out,)
         for x, c in zip(results, series, strict=True):
-            if inexact(op, x._v):
+            if inexact(op, x._plain):
                 self.attach(x, c)
         self._save(results, operands, several)
         return out

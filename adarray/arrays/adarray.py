@@ -58,7 +58,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
             if (
                 self._node is None
                 and (x is None or not (x.base is not None or x.tangents or x.escaped))
-                and type(self._v) is np.ndarray
+                and type(self._plain) is np.ndarray
             ):
                 return ADArray
         frame = _getframe(1)
@@ -91,7 +91,7 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len() of unsized object")
-        value: Any = sync_if_view(self)._v
+        value: Any = sync_if_view(self)._plain
         return len(value)
 
     @of_some("'{}' object is not iterable")
@@ -109,11 +109,11 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
 
     def __getitem__(self, index: Any) -> ADArray:
         op = FUNCTIONS[operator.getitem]
-        if isinstance(self._v, np.generic) and (index.__class__ is not tuple or index):
+        if isinstance(self._plain, np.generic) and (index.__class__ is not tuple or index):
             # NumPy's scalars know few indices, and no masks.
             self = call_function(np.copy, (self,), {})
         r: ADArray = apply(op, (self,), {"index": plain_index(index)})
-        return shown_to(r, _getframe(1)) if type(r._v) is np.bool_ else r
+        return shown_to(r, _getframe(1)) if type(r._plain) is np.bool_ else r
 
     @of_some("'{}' object does not support item assignment")
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -134,15 +134,15 @@ class ADArray(Operators, Conversions, Attributes, Interchange, Methods, Handle):
     def __deepcopy__(self, memo: Any) -> ADArray:
         """Copy; the copy of a leaf is a leaf of its own, as optimisers and models expect."""
         slot = self._leaf_slot()
-        return self.__copy__() if slot is None else _leaf_of(np.array(self._v), slot.grad)
+        return self.__copy__() if slot is None else _leaf_of(np.array(self._plain), slot.grad)
 
     def __reduce__(self) -> Any:
         """Pickle the values; a leaf stays a leaf, with its gradient."""
         slot = self._leaf_slot()
         if slot is not None:
-            return (_leaf_of, (np.array(self._v), slot.grad))
+            return (_leaf_of, (np.array(self._plain), slot.grad))
         self._must_be_constant("pickle", "pickle x.numpy()")
-        return (Handle.array_class, (self._v,))
+        return (Handle.array_class, (self._plain,))
 
     def __class_getitem__(cls, arguments: Any) -> Any:
         return GenericAlias(cls, arguments)
@@ -271,7 +271,7 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
         out = call_function(np.astype, (out, out.dtype.newbyteorder("=")), {})
     mode = MODE.get()
     if mode is not None and mode.place is not None and not traced(out):
-        out._v = mode.place(out._v)
+        out._plain = mode.place(out._plain)
     if not requires_grad:
         return out  # type: ignore[no-any-return]
     if traced(out):
@@ -284,12 +284,12 @@ def array(obj: Any, dtype: Any = None, *, requires_grad: bool = False) -> ADArra
             f"array: requires_grad=True needs a floating or complex dtype, got {out.dtype}; "
             "pass dtype=float"
         )
-    out_leaf = leaf(ADArray, out._v, 0, "array")
-    slot = GradSlot(out._v.library if is_device(out._v) else None)
+    out_leaf = leaf(ADArray, out._plain, 0, "array")
+    slot = GradSlot(out._plain.library if is_device(out._plain) else None)
     assert out_leaf._node is not None
     out_leaf._node.params = {"slot": slot}
     # Its own, writeable buffer: optimisers update leaves in place under no_grad().
-    out_leaf._v, out_leaf._x = out._v, Extras(slot=slot)
+    out_leaf._plain, out_leaf._x = out._plain, Extras(slot=slot)
     return out_leaf  # type: ignore[return-value]
 
 
@@ -311,7 +311,7 @@ def value_of(x: Any) -> Any:
     """
     if not isinstance(x, Handle):
         return x
-    v = sync_if_view(x)._v
+    v = sync_if_view(x)._plain
     if isinstance(v, Symbolic):  # what `jit` records stays in its recording
         return stop_gradient(x)
     if is_device(v):

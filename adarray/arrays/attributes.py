@@ -35,7 +35,7 @@ else:
 def _part(function: Any, x: Any) -> ADArray:
     """Return a part of an array; of a traced Python number, a Python number."""
     r: ADArray = call_function(function, (counted(x),), {})
-    if function is np.imag and isinstance(r._v, Symbolic) and x.dtype.kind != "c" and r.ndim:
+    if function is np.imag and isinstance(r._plain, Symbolic) and x.dtype.kind != "c" and r.ndim:
         extras(r).peers = READ_ONLY  # as the zeros that NumPy gives
     weak = x._x is not None and x._x.weak
     return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
@@ -161,7 +161,7 @@ class Attributes(_State):
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes; assigning to it reshapes the array in place."""
-        v: Any = sync_if_view(self)._v
+        v: Any = sync_if_view(self)._plain
         try:
             shape: tuple[int, ...] = v.shape
         except AttributeError:  # a Python number
@@ -177,18 +177,18 @@ class Attributes(_State):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
-        dtype: np.dtype[Any] = aval_of(self._v).dtype
+        dtype: np.dtype[Any] = aval_of(self._plain).dtype
         return dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return np.ndim(self._v)
+        return np.ndim(self._plain)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.size(self._v))
+        return int(np.size(self._plain))
 
     @property
     def itemsize(self) -> int:
@@ -203,14 +203,14 @@ class Attributes(_State):
     @property
     def flags(self) -> Any:
         """Memory layout of the values, as `numpy.ndarray.flags`."""
-        v = sync_if_view(self)._v
+        v = sync_if_view(self)._plain
         if not isinstance(v, (np.ndarray, np.generic)):
             return np.asarray(v).flags
         flags = v.flags
         mode = MODE.get()
         if isinstance(v, Symbolic) and mode is not None and mode.recorder is not None:
             return RecordedFlags(flags, mode.recorder)
-        if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._v):
+        if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._plain):
             return flags
         steps = self._x.steps if self._x is not None else ()
         return flags if any(_is_readonly(step[0]) for step in steps) else GuardedFlags(flags)
@@ -218,7 +218,7 @@ class Attributes(_State):
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes to step along each axis."""
-        v = sync_if_view(self)._v
+        v = sync_if_view(self)._plain
         return v.strides if isinstance(v, (np.ndarray, np.generic)) else ()
 
     @property
@@ -229,8 +229,8 @@ class Attributes(_State):
         recorder = mode.recorder if mode is not None else None
         if (
             recorder is not None
-            and isinstance(root._v, Symbolic)
-            and (root is self or recorder.is_input(root._v))
+            and isinstance(root._plain, Symbolic)
+            and (root is self or recorder.is_input(root._plain))
         ):
             recorder.refuse_memory(_base_of)  # the next argument may be no view
         lies = origin_of(root)
@@ -238,7 +238,7 @@ class Attributes(_State):
             return ArgumentBase.of(lies.base)
         if root is not self:
             return root
-        v, node = self._v, self._node
+        v, node = self._plain, self._node
         if type(v) is not np.ndarray or v.base is None:
             return None
         of_caller = type(v.base) is ArgumentMemory or (node is not None and node.op is LEAF)
@@ -268,7 +268,7 @@ class Attributes(_State):
         target: Any = self
         if self.dtype.kind != "c":
             target[...] = _real_value(value)
-        elif isinstance(self._v, np.generic):
+        elif isinstance(self._plain, np.generic):
             target[...] = np.real(value) + target.imag * self.dtype.type(1j)
         else:
             target.real[...] = np.real(value)
@@ -283,7 +283,7 @@ class Attributes(_State):
         if self.dtype.kind != "c":
             raise TypeError("array does not have imaginary part to set")
         target: Any = self
-        if isinstance(self._v, np.generic):
+        if isinstance(self._plain, np.generic):
             target[...] = target.real + _real_value(value) * self.dtype.type(1j)
         else:
             target.imag[...] = _real_value(value)

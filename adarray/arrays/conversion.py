@@ -196,14 +196,16 @@ class Conversions(_State):
 
     def numpy(self) -> np.ndarray:
         """Return the values as a fresh plain ndarray, outside of the graph."""
-        if isinstance(sync_if_view(self)._v, Symbolic):  # see adarray.value_of
+        if isinstance(sync_if_view(self)._plain, Symbolic):  # see adarray.value_of
             return self.detach()  # type: ignore[return-value]
-        return np.array(sync_if_view(self)._v)
+        return np.array(sync_if_view(self)._plain)
 
     def detach(self) -> ADArray:
         """Return the values as an array of which no derivative is taken."""
         sync_if_view(self)
-        out: Any = Handle.array_class(self._v.copy() if type(self._v) in ARRAYS else self._v)
+        out: Any = Handle.array_class(
+            self._plain.copy() if type(self._plain) in ARRAYS else self._plain
+        )
         return out  # type: ignore[no-any-return]
 
     # -- numbers ----------------------------------------------------------------------
@@ -211,7 +213,7 @@ class Conversions(_State):
     def _must_be_constant(self, what: str, fix: str) -> None:
         if traced(self):
             frame = sys._getframe(2)
-            if _shows(frame) and not isinstance(self._v, Symbolic):
+            if _shows(frame) and not isinstance(self._plain, Symbolic):
                 sync_if_view(self)
                 return
             package = package_of(frame.f_globals.get("__name__"))
@@ -231,7 +233,7 @@ class Conversions(_State):
         if array.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         if not traced(self):
-            return sync_if_view(self)._v.item() if hasattr(self._v, "item") else self._v
+            return sync_if_view(self)._plain.item() if hasattr(self._plain, "item") else self._plain
         return note_number(weakened(array.reshape(()) if array.ndim else array))
 
     def tolist(self) -> Any:
@@ -240,21 +242,21 @@ class Conversions(_State):
             array: Any = self
             return [x.tolist() for x in array] if array.ndim else array.item()
         self._must_be_constant("tolist", "index the array instead")
-        if isinstance(self._v, Symbolic):
-            return self._v.tolist()  # type: ignore[attr-defined]
-        return np.asarray(self._v).tolist()
+        if isinstance(self._plain, Symbolic):
+            return self._plain.tolist()  # type: ignore[attr-defined]
+        return np.asarray(self._plain).tolist()
 
     @of_some("float() argument must be a string or a real number, not '{}'")
     def __float__(self) -> float:
         if traced(self) and _formats(frame := sys._getframe(1)):
             if is_shown() or is_compared() or (SCOPE.get() is not None and is_rounded(frame)):
-                return float(self._v)
+                return float(self._plain)
             raise text_is_kept(self)
         self._must_be_constant(
             "float",
             f"use np functions in place of float() and math.*; {_DRAWS}{_or_intercept('; ')}",
         )
-        return float(self._v)
+        return float(self._plain)
 
     @of_some("int() argument must be a string or a real number, not '{}'")
     def __int__(self) -> int:
@@ -263,11 +265,11 @@ class Conversions(_State):
         if WATCHES and traced(self):
             note_read()
         sync_if_view(self)  # in foreign code: piecewise constant, as np.trunc
-        return int(self._v)
+        return int(self._plain)
 
     def __complex__(self) -> complex:
         self._must_be_constant("complex", "use np functions in place of complex()")
-        return complex(self._v)
+        return complex(self._plain)
 
     @of_some(
         "'{}' object cannot be interpreted as an integer; adarray.value_of(x) leaves the graph "
@@ -275,22 +277,22 @@ class Conversions(_State):
     )
     def __index__(self) -> int:
         self._must_be_constant("index", "an index is an integer")
-        v: Any = self._v if isinstance(self._v, Symbolic) else np.asarray(self._v)[()]
+        v: Any = self._plain if isinstance(self._plain, Symbolic) else np.asarray(self._plain)[()]
         return operator.index(v)
 
     def __bool__(self) -> bool:
         if WATCHES and traced(self):
             note_read()
-        return bool(sync_if_view(self)._v)
+        return bool(sync_if_view(self)._plain)
 
     # Whole numbers are constant between jumps, as the results of np.floor are.
 
     def __round__(self, digits: int | None = None) -> Any:
         weak = self._x is not None and self._x.weak
-        known = digits is not None and not traced(self) and isinstance(self._v, Symbolic)
+        known = digits is not None and not traced(self) and isinstance(self._plain, Symbolic)
         if weak and known:  # as Python rounds its numbers
             r = finish(on_plain(_rounded, (self, digits), {}), None, "round")
-            v = r._v if isinstance(r, Handle) else r
+            v = r._plain if isinstance(r, Handle) else r
             return Handle.number_class(v, None, Extras(weak=True), True)
         rounded = call_function(np.round, (self, digits or 0), {})
         if digits is None:
@@ -300,17 +302,17 @@ class Conversions(_State):
     def __floor__(self) -> int:
         if WATCHES and traced(self):
             note_read()
-        return math.floor(float(sync_if_view(self)._v))
+        return math.floor(float(sync_if_view(self)._plain))
 
     def __ceil__(self) -> int:
         if WATCHES and traced(self):
             note_read()
-        return math.ceil(float(sync_if_view(self)._v))
+        return math.ceil(float(sync_if_view(self)._plain))
 
     def __trunc__(self) -> int:
         if WATCHES and traced(self):
             note_read()
-        return math.trunc(float(sync_if_view(self)._v))
+        return math.trunc(float(sync_if_view(self)._plain))
 
     @of_some()
     def is_integer(self) -> bool:
@@ -326,15 +328,15 @@ class Conversions(_State):
     # -- plain arrays and memory --------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if _multiplies(sys._getframe(1)) and (traced(self) or isinstance(self._v, Symbolic)):
+        if _multiplies(sys._getframe(1)) and (traced(self) or isinstance(self._plain, Symbolic)):
             return np.array(None, object)  # then SciPy leaves the product to `__rmatmul__`
         self._must_be_constant("np.asarray", _fix_for(sys._getframe(1)))
         if copy:
-            return np.array(sync_if_view(self)._v, dtype=dtype)
+            return np.array(sync_if_view(self)._plain, dtype=dtype)
         own: Any = self
         memory = lend(own, sys._getframe(1))
         if copy is False and (
-            (dtype is not None and memory.dtype != dtype) or type(self._v) is not np.ndarray
+            (dtype is not None and memory.dtype != dtype) or type(self._plain) is not np.ndarray
         ):
             raise ValueError("np.asarray: copy=False, and the values have to be copied")
         return memory if dtype is None else memory.astype(dtype, copy=False)
@@ -346,8 +348,8 @@ class Conversions(_State):
             "data", "update a leaf under `with adarray.no_grad():`, or pass x.numpy().data"
         )
         own: Any = self
-        if isinstance(self._v, Symbolic):  # which says so by its own name
-            return own._v.data  # type: ignore[no-any-return]
+        if isinstance(self._plain, Symbolic):  # which says so by its own name
+            return own._plain.data  # type: ignore[no-any-return]
         return lend(own, sys._getframe(1)).data
 
     @property
@@ -355,35 +357,35 @@ class Conversions(_State):
         """As `numpy.ndarray.ctypes`."""
         self._must_be_constant("ctypes", "pass x.numpy().ctypes")
         own: Any = self
-        if isinstance(self._v, Symbolic):
-            return own._v.ctypes
+        if isinstance(self._plain, Symbolic):
+            return own._plain.ctypes
         return lend(own, sys._getframe(1), forever=True).ctypes
 
     def tobytes(self, order: Any = "C") -> bytes:
         """Return the values' bytes, as `numpy.ndarray.tobytes`."""
         self._must_be_constant("tobytes", "use x.numpy().tobytes()")
-        return np.asarray(self._v).tobytes(order)
+        return np.asarray(self._plain).tobytes(order)
 
     def __bytes__(self) -> bytes:
         self._must_be_constant("bytes", "use x.numpy().tobytes()")
-        return np.asarray(self._v).tobytes()
+        return np.asarray(self._plain).tobytes()
 
     # -- files and copies ---------------------------------------------------------------
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:  # noqa: A002
         """Write the values into a file, as `numpy.ndarray.tofile`."""
         self._must_be_constant("tofile", "use x.numpy().tofile(file)")
-        np.asarray(self._v).tofile(fid, sep, format)
+        np.asarray(self._plain).tofile(fid, sep, format)
 
     def dump(self, file: Any) -> None:
         """Pickle the values into a file, as `numpy.ndarray.dump`."""
         self._must_be_constant("dump", "use x.numpy().dump(file)")
-        np.asarray(self._v).dump(file)
+        np.asarray(self._plain).dump(file)
 
     def dumps(self) -> bytes:
         """Return the values pickled, as `numpy.ndarray.dumps`."""
         self._must_be_constant("dumps", "use x.numpy().dumps()")
-        return np.asarray(self._v).dumps()
+        return np.asarray(self._plain).dumps()
 
     def __copy__(self) -> ADArray:
         if not is_array(self):  # a number stays one
@@ -393,24 +395,24 @@ class Conversions(_State):
     # -- text -----------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        value = np.asarray(_shown(sync_if_view(self)._v))
+        value = np.asarray(_shown(sync_if_view(self)._plain))
         text = np.array2string(value, separator=", ", prefix="ADArray(")
         dtype = "" if value.dtype == np.float64 else f", dtype={value.dtype}"
-        device = f", device={self._v.library.name}" if is_device(self._v) else ""
+        device = f", device={self._plain.library.name}" if is_device(self._plain) else ""
         if not traced(self):
             return f"ADArray({text}{dtype}{device})"
         return TracedText(f"ADArray({text}{dtype}{device}, traced)", self, "{}")
 
     def __str__(self) -> str:
-        text = str(sync_if_view(self)._v)
+        text = str(sync_if_view(self)._plain)
         return as_text(text, self) if traced(self) else text
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: vectors and matrices as a table, with their ends."""
         import html  # not needed before
 
-        value = np.asarray(_shown(sync_if_view(self)._v))
-        place = self._v.library.name if is_device(self._v) else ""
+        value = np.asarray(_shown(sync_if_view(self)._plain))
+        place = self._plain.library.name if is_device(self._plain) else ""
         facts = [str(value.shape), str(value.dtype), place, "traced" if traced(self) else ""]
         head = f"<b>ADArray</b> {', '.join(f for f in facts if f)}"
         if value.ndim not in (1, 2) or not value.size:
@@ -423,7 +425,7 @@ class Conversions(_State):
         return f"<div>{head}<table>{body}</table></div>"
 
     def __format__(self, spec: str) -> str:
-        text = format(sync_if_view(self)._v, spec)
+        text = format(sync_if_view(self)._plain, spec)
         return as_text(text, self, True) if traced(self) and not rounds(spec) else text
 
 

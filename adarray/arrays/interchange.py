@@ -50,7 +50,7 @@ class Interchange(_State):
     @property
     def device(self) -> str:
         """The device that holds the values."""
-        v: Any = sync_if_view(self)._v
+        v: Any = sync_if_view(self)._plain
         return v.library.name if is_device(v) else "cpu"
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> ADArray:
@@ -101,15 +101,15 @@ class Interchange(_State):
         """
         if traced(self):
             raise leaves_graph("__dlpack__", "keep it an ADArray")
-        if is_device(sync_if_view(self)._v):
+        if is_device(sync_if_view(self)._plain):
             if not copy:
                 root_of(self)._frozen = True
             keywords = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
             keywords = {k: v for k, v in keywords.items() if v is not None}
-            value: Any = np.copy(self._v) if copy else self._v
+            value: Any = np.copy(self._plain) if copy else self._plain
             return value.__dlpack__(**keywords)
         own: Any = self
-        if copy is False and not isinstance(own._v, np.ndarray):
+        if copy is False and not isinstance(own._plain, np.ndarray):
             raise BufferError(
                 "__dlpack__: copy=False of a number, which has no memory to share; pass copy=None"
             )
@@ -128,13 +128,13 @@ class Interchange(_State):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's type and number of the device."""
-        v: Any = sync_if_view(self)._v
+        v: Any = sync_if_view(self)._plain
         return v.__dlpack_device__() if is_device(v) else (1, 0)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Where the values are in the memory of a GPU; only arrays there have it."""
-        v: Any = sync_if_view(self)._v
+        v: Any = sync_if_view(self)._plain
         if not is_device(v):
             raise AttributeError("__cuda_array_interface__: the array is on the host")
         interface: dict[str, Any] = v.raw.__cuda_array_interface__

@@ -33,14 +33,14 @@ _NUMBERS = (float, int, complex)
 def weakened(x: ADArray) -> ADArray:
     """Return the 0-d array as a traced Python number, whose dtype yields to others."""
     tangents = x._x.tangents if x._x is not None else ()
-    if isinstance(x._v, Symbolic):
-        opened: Any = x._v
+    if isinstance(x._plain, Symbolic):
+        opened: Any = x._plain
         number = opened.item()
-        number = number._v if isinstance(number, Handle) else number
+        number = number._plain if isinstance(number, Handle) else number
     elif x.dtype.kind in "iu":
-        number = int(x._v)
+        number = int(x._plain)
     else:
-        number = complex(x._v) if x.dtype.kind == "c" else float(x._v)
+        number = complex(x._plain) if x.dtype.kind == "c" else float(x._plain)
     out: Any = Handle.number_class(number, x._node, Extras(tangents=tangents, weak=True), True)
     return out  # type: ignore[no-any-return]
 
@@ -69,7 +69,7 @@ def _joins(y: Any, x: Any) -> bool:
 
 def counted(x: Any) -> Any:
     """Return a Python truth value as the int that it is in Python's arithmetic; others as given."""
-    if isinstance(x, Handle) and x._v.__class__ is np.bool_ and _is_number(x):
+    if isinstance(x, Handle) and x._plain.__class__ is np.bool_ and _is_number(x):
         return weakened(binary(FUNCTIONS[np.add], x, 0))
     return x
 
@@ -87,10 +87,10 @@ def _raise_for_zero(ufunc: Any, x: Any, y: Any) -> None:
         return
     divisor: Any = y
     if isinstance(y, Handle):
-        if type(y._v) in BATCHED:
+        if type(y._plain) in BATCHED:
             return
         # A later run of what is recorded looks at its own divisor.
-        divisor = divisor != 0 if isinstance(y._v, Symbolic) else y._v
+        divisor = divisor != 0 if isinstance(y._plain, Symbolic) else y._plain
     if not divisor and not _is_of_rule():
         kind = plain_class(x) if isinstance(x, Handle) else type(x)
         _DIVIDING[ufunc](kind(1), (plain_class(y) if isinstance(y, Handle) else type(y))(0))
@@ -143,8 +143,8 @@ _raised = _binary(np.power)
 
 def _power(self: Any, other: Any) -> Any:
     """Return ``x ** y``; NumPy's operator squares truth values where np.power makes integers."""
-    if self._v.__class__ is np.ndarray and self._v.dtype is _TRUTHS:
-        if is_weak(other) and np.result_type(other._v).kind == "i":
+    if self._plain.__class__ is np.ndarray and self._plain.dtype is _TRUTHS:
+        if is_weak(other) and np.result_type(other._plain).kind == "i":
             other = operator.index(other)
         if type(other) is int and other == 2:
             return np.square(self)
@@ -178,8 +178,8 @@ _raising = _reflected(np.power)
 
 def _power_of(self: Any, other: Any) -> Any:
     """Return ``other ** self``: for ``x ** n`` with a traced `n`, Python asks `n` first."""
-    if isinstance(other, Handle) and other._v.__class__ is np.ndarray and is_weak(self):
-        return _power(other, self) if other._v.dtype is _TRUTHS else _raising(self, other)
+    if isinstance(other, Handle) and other._plain.__class__ is np.ndarray and is_weak(self):
+        return _power(other, self) if other._plain.dtype is _TRUTHS else _raising(self, other)
     return _raising(self, other)
 
 
@@ -256,9 +256,9 @@ def _whole(r: Any, x: Any, y: Any) -> Any:
     if x._x is None or r is NotImplemented or not (_is_number(x) and _is_number(y)):
         return r
     if r.dtype.kind == "b":
-        if isinstance(r._v, Symbolic):
-            return Handle.number_class(r._v, None, Extras(weak=True), True)
-        return bool(r._v)
+        if isinstance(r._plain, Symbolic):
+            return Handle.number_class(r._plain, None, Extras(weak=True), True)
+        return bool(r._plain)
     return weakened(r) if r.dtype.kind in "if" else r
 
 
@@ -348,7 +348,7 @@ class Operators:
         # As in NumPy, scalars have a hash. A traced one has none: what a dictionary or a
         # cache keeps under it would belong to another trace the next time.
         own: Any = self
-        value = sync_if_view(own)._v
+        value = sync_if_view(own)._plain
         if isinstance(value, np.ndarray) or traced(self):
             what = f"unhashable type: '{'traced ADArray' if traced(self) else 'ADArray'}'"
             asking = str(sys._getframe(1).f_globals.get("__name__"))

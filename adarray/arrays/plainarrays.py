@@ -155,7 +155,7 @@ def settled(r: Any, arguments: Any = ()) -> Any:
 
 def constant_data(r: Any) -> Any:
     """Return an ADArray of truth values or integers as plain data, which it is; others as given."""
-    v = r._v
+    v = r._plain
     if r._node is not None or r._x is not None or getattr(v, "dtype", _FLOAT).kind not in "biu":
         return r
     if type(v) is np.ndarray:

@@ -37,7 +37,7 @@ class MissingError(AttributeError, TypeError):
 
 def is_array(x: Handle) -> bool:
     """Whether the plain value is an ndarray, 0-d ones included, and no number."""
-    v = x._v
+    v = x._plain
     return type(v) is np.ndarray or v.__class__ is np.ndarray
 
 
@@ -80,7 +80,7 @@ def _shy_class(shown: type, base: Any) -> type:
 
 
 def _symbolic(x: Handle) -> bool:
-    return type(x._v) is not np.ndarray and isinstance(x._v, Symbolic)
+    return type(x._plain) is not np.ndarray and isinstance(x._plain, Symbolic)
 
 
 def asked_by_user(depth: int = 2) -> bool:
@@ -156,8 +156,8 @@ class Lacking:
             obj=x,
         )
         if x is not None and hasattr(plain_class(x), self.name):  # NumPy would have it
-            if not followed(x) and isinstance(x._v, (np.generic, float, complex, int)):
-                return getattr(plain_class(x)(x._v), self.name)
+            if not followed(x) and isinstance(x._plain, (np.generic, float, complex, int)):
+                return getattr(plain_class(x)(x._plain), self.name)
             refused(error, levels_of(x) or None)
         raise error
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter_ns
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from adarray.base.errors import BackendError
 from adarray.base.types import ArrayValue, Function, Operands, Params, Shape
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class BaseEngine:
         Name of the backend.
     threads : int
         Number of threads it computes with.
+    language : {"", "C", "CUDA"}
+        What `compile_source` takes; "" if it compiles no source.
     device : adarray.device.Library or None
         The array library of the device that it computes on; None: the host.
     place : callable or None
@@ -83,6 +86,7 @@ class BaseEngine:
 
     name: str = ""
     threads: int = 1
+    language: Literal["", "C", "CUDA"] = ""
     device: Library | None = None
     place: Function | None = None
     check_cotangent: Callable[[Op, int, int, ArrayValue, ArrayValue], None] | None = None
@@ -126,6 +130,20 @@ class BaseEngine:
     def synchronize(self) -> None:
         """Wait until all pending work is done."""
 
+    def compile_source(self, text: str, name: str) -> Function:  # noqa: ARG002
+        """Compile the function `name` of a source, for `adarray.kernels`.
+
+        In C it is ``void name(void *data)``, and what is returned takes the address of `data`; each
+        thread calls it, and they share the work by what they find there. In CUDA it is a kernel,
+        and what is returned takes grid, block, arguments and ``shared_mem=``.
+
+        Raises
+        ------
+        BackendError
+            If it compiles none.
+        """
+        raise BackendError(f"backend {self.name!r}: compiles no source; use serial, openmp or cuda")
+
     def trim(self) -> None:
         """Return cached memory to the system."""
 
@@ -148,6 +166,13 @@ class WrappingEngine(BaseEngine):
             self.threads = engine.threads
             self.device = engine.device
             self.place = engine.place
+            self.language = engine.language
+
+    def compile_source(self, text: str, name: str) -> Function:
+        """Compile by the other one."""
+        if self.wrapped is None:
+            return super().compile_source(text, name)
+        return self.wrapped.compile_source(text, name)
 
     def synchronize(self) -> None:
         """Wait for the wrapped engine."""

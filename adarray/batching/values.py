@@ -369,7 +369,7 @@ def handle_of(x: Batched) -> Any:
 def opened(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their values."""
     if isinstance(x, Handle):
-        return x._v
+        return x._plain
     kind = type(x)
     if kind is tuple or kind is list:
         return kind(map(opened, x))

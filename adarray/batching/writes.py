@@ -36,10 +36,10 @@ def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> A
     Batched or None
         None if none of these is that of a batch.
     """
-    batch = innermost(root._v, index, v, tuple(s[1:] for s in steps))
+    batch = innermost(root._plain, index, v, tuple(s[1:] for s in steps))
     if batch is None:
         return None
-    value: Any = root._v
+    value: Any = root._plain
     if type(value) is not Batched or value.batch.level < batch.level:
         raw = raw_of(value, batch)
         mode = MODE.get()
@@ -47,7 +47,7 @@ def write_members(root: Handle, steps: tuple[Any, ...], index: Any, v: Any) -> A
         value = as_batched(np.array(raw) if plain else np.copy(raw), batch)
     elif root._frozen:
         own_buffer(root)
-        value = root._v
+        value = root._plain
     if not steps:
         return write(value, index, v)
     if not _is_recorded(value.raw) and not _is_recorded(v):

@@ -78,7 +78,7 @@ def note(error: BaseException | None, by: str = "") -> None:
         if RECORDINGS and RECORDED.get() is None:  # of another thread
             message = f"jit: the function caught an error that NumPy would not have raised: {error}"
             for x in [x for f in frames for x in f.f_locals.values() if _is_recorded(x)]:
-                x._v._refused(message)
+                x._plain._refused(message)
 
 
 def _of_tracing(error: BaseException, frame: types.FrameType, at: int, by: str) -> bool:
@@ -148,7 +148,9 @@ def _is_ours(x: object) -> bool:
 
 def _is_recorded(x: Any) -> bool:
     return (
-        issubclass(type(x), Handle) and type(x._v) is not np.ndarray and isinstance(x._v, Symbolic)
+        issubclass(type(x), Handle)
+        and type(x._plain) is not np.ndarray
+        and isinstance(x._plain, Symbolic)
     )
 
 

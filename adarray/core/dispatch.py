@@ -50,7 +50,7 @@ def unary(op: Op, x: Handle) -> Any:
     """Apply the pointwise operation `op` to one ADArray."""
     if x._x is not None:
         return apply(op, (x,))
-    v = x._v
+    v = x._plain
     mode = MODE.get()
     if mode is None:
         r = op.evaluate(v)
@@ -89,7 +89,7 @@ def unary(op: Op, x: Handle) -> Any:
     new_node.span = node.span
     new_node.guard = None
     out = _new(type(x))
-    out._v = r
+    out._plain = r
     out._node = new_node
     out._x = None
     out._frozen = save_out
@@ -107,7 +107,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if x._x is not None:
             return apply(op, (x, y))
         cls: type[Handle] = type(x)
-        xv, nx = x._v, x._node
+        xv, nx = x._plain, x._node
     else:
         xv, nx = x, None
         if type(x) not in PLAIN:
@@ -122,7 +122,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         if y._x is not None:
             return apply(op, (x, y))
         cls = type(y)
-        yv, ny = y._v, y._node
+        yv, ny = y._plain, y._node
     else:
         yv, ny = y, None
         if type(y) not in PLAIN:
@@ -190,7 +190,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     new_node.span = span
     new_node.guard = guard
     out = _new(cls)
-    out._v = r
+    out._plain = r
     out._node = new_node
     out._x = None
     out._frozen = save_out
@@ -299,7 +299,7 @@ def apply(op: Op, operands: tuple[Any, ...], params: Params | None = None) -> An
                     cls = Handle.array_class
                 if e.tangents:
                     level = max(level, e.tangents[-1].level)
-            values.append(x._v)
+            values.append(x._plain)
             node = x._node
             if node is not None:
                 mask |= 1 << len(parents)
@@ -374,14 +374,14 @@ def _several(
     mode = MODE.get()
     if span is None or (mode is not None and not mode.record):
         return out
-    avals = tuple(aval_of(x._v) for x in out)
+    avals = tuple(aval_of(x._plain) for x in out)
     saved, guards = saved_for(op, mask, operands, values, out, avals)
     node = Node(op, tuple(parents), saved, params or None, avals[0], span, guards)
     for k, x in enumerate(out):
         if avals[k].dtype.kind in "fc":
             x._node = pick(node, k, avals[k])
         else:
-            no_derivative(op, x._v)
+            no_derivative(op, x._plain)
     return out
 
 
@@ -414,12 +414,12 @@ def sync(view: Handle) -> None:
     rx = root._x
     if (
         node is root._node
-        and buffer is root._v
+        and buffer is root._plain
         and tangents is (rx.tangents if rx is not None else ())
     ):
         return
     fresh = replay(root, x.steps)
-    view._v, view._node = fresh._v, fresh._node
+    view._plain, view._node = fresh._plain, fresh._node
     x.tangents = fresh._x.tangents if fresh._x is not None else ()
     x.seen = state_of(root)
 
@@ -439,12 +439,12 @@ def _push(op: Op, operands: tuple[Any, ...], params: Params, level: int) -> Any:
         if series is not None:
             return series.push(op, operands, primals, params, out)
         return _push_several(op, operands, primals, params, out, level)
-    if out._v is None or not inexact(op, out._v):
+    if out._plain is None or not inexact(op, out._plain):
         return out
     source = operands[0]
     if out._x is not None and out._x.base is primals[0] and source is not primals[0]:
         # The view must follow the user's array, not the stripped copy of its handle.
-        moved = view_of(source, op, operands[1:], params, out._v)
+        moved = view_of(source, op, operands[1:], params, out._plain)
         moved._node = out._node
         assert moved._x is not None
         assert out._x is not None
@@ -491,7 +491,7 @@ def _push_several(
             ]
     pick = next((x._node for x in out if x._node is not None), None)
     for x, total in zip(out, totals, strict=True):
-        if total is not None and inexact(op, x._v):
+        if total is not None and inexact(op, x._plain):
             attach(x, level, total)
     if pick is not None:
         node = pick.parents[0]

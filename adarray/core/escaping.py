@@ -55,7 +55,7 @@ def settle(level: int) -> None:
 
 def _is_settled(x: Handle) -> bool:
     """Whether no open trace and no recording sees a value."""
-    if isinstance(x._v, Symbolic):
+    if isinstance(x._plain, Symbolic):
         return False
     return (x._node is None and not (x._x is not None and x._x.tangents)) or is_over(x)
 
@@ -66,13 +66,13 @@ def _is_left(x: Any) -> TypeGuard[Handle]:
         issubclass(type(x), Handle)
         and x._x is not None
         and x._x.weak
-        and not isinstance(x._v, Symbolic)
+        and not isinstance(x._plain, Symbolic)
         and _is_settled(x)
     )
 
 
 def _plain(x: Handle) -> object:
-    return x._v.item() if hasattr(x._v, "item") else x._v
+    return x._plain.item() if hasattr(x._plain, "item") else x._plain
 
 
 def _settle_in(x: object) -> None:

@@ -70,7 +70,7 @@ def _write_transfer(g: Any, node: Node) -> tuple[object, object]:
 
 def plain_value(x: object) -> Any:
     """Return the plain value of an ADArray, anything else as it is."""
-    return x._v if isinstance(x, Handle) else x
+    return x._plain if isinstance(x, Handle) else x
 
 
 def _repeats(index: object, shape: tuple[int, ...]) -> bool:
@@ -131,7 +131,7 @@ def _region(array: Any, steps: Steps, index: Any) -> tuple[Any, Any]:
         return target, index
     # The layout steps copied this array (say, a reshape of a transposed one):
     # follow them on element numbers instead.
-    shape = np.shape(array._v if isinstance(array, Handle) else array)
+    shape = np.shape(array._plain if isinstance(array, Handle) else array)
     numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
     part = part_of(steps)
     if part is not None:
@@ -175,7 +175,7 @@ def plain_index(index: object) -> object:
         return index
     if isinstance(index, Handle):
         sync_if_view(index)
-        v = index._v
+        v = index._plain
         return v.copy() if type(v) in ARRAYS else v
     if isinstance(index, tuple):
         return tuple(plain_index(i) for i in index)
@@ -248,40 +248,44 @@ def _write(x: Handle, index: object, value: object) -> None:
     if (
         isinstance(value, Handle)
         and (value._node is not None or _has_tangents(value))
-        and aval_of(root._v).dtype.kind == "b"
+        and aval_of(root._plain).dtype.kind == "b"
     ):
         value = np.not_equal(cast("Any", value), 0)  # a truth value carries no derivative
     mode = MODE.get()
     recording = mode is None or mode.record
-    v = value._v if isinstance(value, Handle) else value
+    v = value._plain if isinstance(value, Handle) else value
     node = value._node if isinstance(value, Handle) and recording else None
     _check_target(root, value if node is not None or _has_tangents(value) else None, recording)
-    if type(root._v) is np.ndarray and is_device(v):
+    if type(root._plain) is np.ndarray and is_device(v):
         if is_borrowed(root):
             v = host(v)
         else:
-            root._v, root._frozen = v.library.place(root._v), False  # it follows what it holds
+            root._plain, root._frozen = (
+                v.library.place(root._plain),
+                False,
+            )  # it follows what it holds
             sync_if_view(x)
-    if root is x and isinstance(root._v, np.generic):
+    if root is x and isinstance(root._plain, np.generic):
         # Zero-dimensional arrays of the array API can be written into; NumPy's scalars cannot.
-        root._v, root._frozen = np.copy(root._v), False
-    if not isinstance(root._v, np.ndarray):
-        raise TypeError(f"'{type(root._v).__name__}' object does not support item assignment")
-    if not isinstance(x._v, np.ndarray) or not (x._v.flags.writeable or _is_kept(root)):
+        root._plain, root._frozen = np.copy(root._plain), False
+    if not isinstance(root._plain, np.ndarray):
+        raise TypeError(f"'{type(root._plain).__name__}' object does not support item assignment")
+    if not isinstance(x._plain, np.ndarray) or not (x._plain.flags.writeable or _is_kept(root)):
         raise ValueError(READ_ONLY)
     if BATCHED and _write_members(root, x, steps, index, v):
         pass
     elif mode is not None and mode.recorder is not None:
         if is_borrowed(root):  # a later run must write there too
             raise leaves_graph(
-                f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+                "in-place update of the memory of a plain ndarray of shape "
+                f"{np.shape(root._plain)}",
                 "write into an array made by a NumPy function inside of the jitted function",
             )
-        root._v, root._frozen = mode.recorder.write(root._v, steps, index, v), True
+        root._plain, root._frozen = mode.recorder.write(root._plain, steps, index, v), True
     else:
         absorb(root)
         own_buffer(root)
-        target = replay(root._v, steps)
+        target = replay(root._plain, steps)
         if not target.flags.writeable:  # a view that is read-only by itself, as of a broadcast
             raise ValueError(READ_ONLY)
         target[index] = v
@@ -290,7 +294,7 @@ def _write(x: Handle, index: object, value: object) -> None:
         parents = (root._node, node)
         spans = [p.span for p in parents if p is not None]
         span = spans[0] if len(spans) == 1 else merge_spans(*spans)
-        aval = root._node.aval if root._node is not None else aval_of(root._v)
+        aval = root._node.aval if root._node is not None else aval_of(root._plain)
         saved = (None, None, aval_of(v))
         root._node = Node(WRITE, parents, saved, {"steps": steps, "index": index}, aval, span)
     if recording:
@@ -310,10 +314,11 @@ def _write_members(root: Handle, x: Handle, steps: Steps, index: object, v: obje
         return False
     if is_borrowed(root):
         raise leaves_graph(
-            f"vmap: in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+            "vmap: in-place update of the memory of a plain ndarray of shape "
+            f"{np.shape(root._plain)}",
             "return the value, or write into an array made in the function that vmap takes",
         )
-    root._v, root._frozen = written, False
+    root._plain, root._frozen = written, False
     sync_if_view(x)
     return True
 
@@ -332,11 +337,11 @@ def _check_target(root: Handle, traced: object, recording: bool) -> None:
         )
     if traced is not None and (is_borrowed(root) or is_mirrored(root)):
         raise leaves_graph(
-            f"in-place update of the memory of a plain ndarray of shape {np.shape(root._v)}",
+            f"in-place update of the memory of a plain ndarray of shape {np.shape(root._plain)}",
             "write into a copy (np.copy(x)) or into an array made inside of intercept",
         )
     if traced is not None:
-        refuse_whole_numbers(aval_of(root._v).dtype)
+        refuse_whole_numbers(aval_of(root._plain).dtype)
 
 
 def _is_kept(root: Handle) -> bool:
@@ -344,16 +349,16 @@ def _is_kept(root: Handle) -> bool:
 
     It is a plain array that is saved for the rules, or an input, which is never written.
     """
-    return root._frozen and (isinstance(root._v, Symbolic) or guarded(root._v))
+    return root._frozen and (isinstance(root._plain, Symbolic) or guarded(root._plain))
 
 
 def own_buffer(root: Handle) -> None:
     """Give `root` a buffer that nobody else relies on."""
     if root._frozen:
-        v, copy = root._v, duplicate(root._v)
+        v, copy = root._plain, duplicate(root._plain)
         if type(v) is np.ndarray and v.base is not None and copy.base is None:
             copy = copy[...]  # code may ask whether it owns its memory
-        root._v, root._frozen = copy, False
+        root._plain, root._frozen = copy, False
 
 
 def _write_tangents(root: Handle, steps: Steps, index: object, value: object) -> None:
@@ -366,18 +371,18 @@ def _write_tangents(root: Handle, steps: Steps, index: object, value: object) ->
     }
     for level in sorted(levels):
         if tangent_of(root, level) is None:
-            attach(root, level, np.zeros_like(root._v))
+            attach(root, level, np.zeros_like(root._plain))
         assert root._x is not None
         entry: Tangent = next(t for t in root._x.tangents if t.level == level)
         tangent = entry.value if entry.owned else snapshot(entry.value)
-        if isinstance(tangent._v, np.ndarray) and not tangent._v.flags.writeable:
+        if isinstance(tangent._plain, np.ndarray) and not tangent._plain.flags.writeable:
             # A rule gave a read-only view, such as a diagonal or a broadcast.
-            tangent._v, tangent._frozen = tangent._v.copy("K"), False
-        elif isinstance(tangent._v, np.generic):  # it has no memory that views could share
-            tangent._v, tangent._frozen = np.copy(tangent._v), False
+            tangent._plain, tangent._frozen = tangent._plain.copy("K"), False
+        elif isinstance(tangent._plain, np.generic):  # it has no memory that views could share
+            tangent._plain, tangent._frozen = np.copy(tangent._plain), False
         # A new tuple each time: that tells views of `root` to look again.
-        if aval_of(tangent._v).dtype.kind != "c" and part_of(steps) is not None:
-            tangent = tangent.astype(aval_of(root._v).dtype)  # type: ignore[attr-defined]
+        if aval_of(tangent._plain).dtype.kind != "c" and part_of(steps) is not None:
+            tangent = tangent.astype(aval_of(root._plain).dtype)  # type: ignore[attr-defined]
         entry = Tangent(level, tangent, owned=True)
         root._x.tangents = tuple(entry if t.level == level else t for t in root._x.tangents)
         t_value = tangent_of(value, level)
@@ -397,13 +402,13 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     """
     sync_if_view(x)
     sync_if_view(result)
-    v = result._v if isinstance(result, Handle) else result
-    if np.shape(v) != np.shape(x._v):
+    v = result._plain if isinstance(result, Handle) else result
+    if np.shape(v) != np.shape(x._plain):
         raise ValueError(
-            f"non-broadcastable output operand with shape {np.shape(x._v)} "
+            f"non-broadcastable output operand with shape {np.shape(x._plain)} "
             f"doesn't match the broadcast shape {np.shape(v)}"
         )
-    to = aval_of(x._v).dtype
+    to = aval_of(x._plain).dtype
     check_cast(aval_of(v).dtype, to, casting)
     tied = x._x is not None and (x._x.base is not None or x._x.peers is not None or is_borrowed(x))
     if tied or not isinstance(result, Handle) or aval_of(v).dtype != to:
@@ -412,10 +417,10 @@ def assign(x: Handle, result: Any, casting: str = "same_kind") -> Handle:
     mode = MODE.get()
     recording = mode is None or mode.record
     _check_target(x, None, recording)
-    if v.__class__ is not np.ndarray or not recording or v.strides != x._v.strides:
+    if v.__class__ is not np.ndarray or not recording or v.strides != x._plain.strides:
         setitem(x, Ellipsis, result)  # elements stay where they lie: see `duplicate`
         return x
-    if not (x._v.flags.writeable or _is_kept(x)):
+    if not (x._plain.flags.writeable or _is_kept(x)):
         raise ValueError("output array is read-only")
     move(x, result)
     return x
@@ -437,7 +442,7 @@ def check_cast(source: DType, to: DType, casting: str) -> None:
 def move(x: Handle, result: Handle) -> None:
     """Move the handle `x`, which is no view, to the value and node of `result`."""
     fresh = result if result._x is None else snapshot(result)
-    x._v, x._node, x._frozen = fresh._v, fresh._node, fresh._frozen
+    x._plain, x._node, x._frozen = fresh._plain, fresh._node, fresh._frozen
     reflect(x)
     tangents = fresh._x.tangents if fresh._x is not None else ()
     if x._x is not None:
@@ -448,6 +453,6 @@ def move(x: Handle, result: Handle) -> None:
 
 def augmented(x: Handle, result: Handle) -> object:
     """Finish ``x op= y``, given ``result = x op y``: in place for arrays, as NumPy does."""
-    if x._v.__class__ is not np.ndarray:
+    if x._plain.__class__ is not np.ndarray:
         return result  # NumPy scalars and Python numbers are immutable: the name is rebound
     return assign(x, result)

@@ -43,7 +43,7 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
         could be shared, and are copied. The copy from a device is kept equal to what is there, both
         ways (`adarray.core.mirrors`).
     """
-    v = sync_if_view(x)._v
+    v = sync_if_view(x)._plain
     if type(v) is not np.ndarray:
         if is_device(v):
             whole = mirrored(root_of(x))
@@ -53,18 +53,18 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
     root = root_of(x)
     mode = MODE.get()
     if mode is not None and mode.recorder is not None:
-        mode.recorder.lend(root._v, to)
+        mode.recorder.lend(root._plain, to)
     if root._frozen:
         own_buffer(root)
     more = extras(root)
     if forever:
         more.borrowed = True
     if more.borrowed:  # the memory of a plain array
-        own: Any = sync_if_view(x)._v
+        own: Any = sync_if_view(x)._plain
         return own[...]  # type: ignore[no-any-return]
     loan = more.loan() if more.loan is not None else None
     if loan is None:
-        loan = Loan(root._v)
+        loan = Loan(root._plain)
         more.loan = weakref.ref(loan)
     memory = np.asarray(loan)
     if root is x or x._x is None:
@@ -76,7 +76,7 @@ def lend(x: Handle, to: FrameType | None = None, forever: bool = False) -> np.nd
 def lent(x: object) -> Any:
     """Return `x` with the ADArrays in it replaced by their memory, for code that may keep it."""
     if isinstance(x, Handle):
-        return lend(x) if isinstance(sync_if_view(x)._v, np.ndarray) else x._v
+        return lend(x) if isinstance(sync_if_view(x)._plain, np.ndarray) else x._plain
     if isinstance(x, tuple):
         return type(x)(*map(lent, x)) if hasattr(x, "_fields") else tuple(map(lent, x))
     if isinstance(x, list):

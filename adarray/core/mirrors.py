@@ -28,7 +28,7 @@ class Mirror:
     __slots__ = ("_device", "_loan", "memory")
 
     def __init__(self, root: Handle) -> None:
-        v = root._v
+        v = root._plain
         strides = None if v.flags.c_contiguous else strides_like(v.shape, v.strides, v.itemsize)
         self.memory = np.empty(v.shape, v.dtype)
         if strides is not None:
@@ -50,7 +50,7 @@ class Mirror:
 
     def fill(self, root: Handle) -> None:
         """Copy the values from the device."""
-        self.memory[...] = host(root._v)
+        self.memory[...] = host(root._plain)
         self._device = self.memory.tobytes()
 
     def written(self) -> bool:
@@ -81,9 +81,9 @@ def absorb(root: Handle) -> None:
     if not is_mirrored(root):
         root._x.mirror = None  # type: ignore[union-attr]
     if mirror.written():
-        v = duplicate(root._v)  # rules may have saved the old values
+        v = duplicate(root._plain)  # rules may have saved the old values
         v[...] = mirror.memory
-        root._v, root._frozen = v, False
+        root._plain, root._frozen = v, False
         mirror.fill(root)
 
 

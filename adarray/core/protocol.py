@@ -104,7 +104,7 @@ def _fills(ufunc: np.ufunc, targets: Operands) -> bool:
     if mode is None or not mode.symbolic or ufunc not in FUNCTIONS:
         return False
     return any(
-        isinstance(t, Handle) and not isinstance(sync_if_view(t)._v, Symbolic) for t in targets
+        isinstance(t, Handle) and not isinstance(sync_if_view(t)._plain, Symbolic) for t in targets
     )
 
 
@@ -122,7 +122,7 @@ def _untraced(
     """Let NumPy compute on plain values; it writes plain ``out=`` itself."""
     if any(t is not None for t in targets):
         kwargs["out"] = tuple(
-            np.copy(sync_if_view(t)._v)[...] if isinstance(t, Handle) else t for t in targets
+            np.copy(sync_if_view(t)._plain)[...] if isinstance(t, Handle) else t for t in targets
         )
     r = getattr(ufunc, method)(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()})
     results = r if isinstance(r, tuple) else (r,)
@@ -426,7 +426,7 @@ def traced(x: object) -> bool:
 def followed(x: object) -> bool:
     """Whether `x` carries a derivative or is recorded by `jit`: what a plain value would lose."""
     if isinstance(x, Handle):
-        return traced(x) or isinstance(x._v, Symbolic)
+        return traced(x) or isinstance(x._plain, Symbolic)
     if isinstance(x, (list, tuple)):
         return any(map(followed, x))
     if isinstance(x, dict):
@@ -439,7 +439,7 @@ def plain(x: object) -> Any:
     if isinstance(x, Handle):
         if WATCHES and traced(x):
             note_read()
-        return sync_if_view(x)._v
+        return sync_if_view(x)._plain
     if isinstance(x, tuple):
         return type(x)(*map(plain, x)) if hasattr(x, "_fields") else tuple(map(plain, x))
     if isinstance(x, list):
@@ -452,7 +452,7 @@ def plain(x: object) -> Any:
 def bare(x: object) -> Any:
     """Return what `plain` does, to code that does not let values decide what is computed."""
     if isinstance(x, Handle):
-        return sync_if_view(x)._v
+        return sync_if_view(x)._plain
     if isinstance(x, tuple):
         return type(x)(*map(bare, x)) if hasattr(x, "_fields") else tuple(map(bare, x))
     if isinstance(x, list):

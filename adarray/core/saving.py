@@ -51,7 +51,7 @@ def saved_for(
         saved = [tuple(map(save, out)) if isinstance(out, tuple) else save(out)]
     for x, v, want in zip(operands, values, wanted[1:], strict=True):
         if want:
-            if isinstance(x, Handle) and v is x._v and not is_borrowed(x):
+            if isinstance(x, Handle) and v is x._plain and not is_borrowed(x):
                 value = save(x)
                 if not op.pointwise and not isinstance(value, (np.ndarray, np.generic, Symbolic)):
                     value = np.asarray(value)[()]  # a traced Python number: rules ask for its shape

@@ -51,7 +51,7 @@ def strip(x: T, level: int) -> T:
         return x
     lower = tuple(t for t in x._x.tangents if t.level != level)
     rest = Extras(tangents=lower, weak=x._x.weak) if lower or x._x.weak else None
-    return type(x)(x._v, x._node, rest, x._frozen)
+    return type(x)(x._plain, x._node, rest, x._frozen)
 
 
 def tangent_of(x: object, level: int) -> Handle | None:
@@ -73,7 +73,7 @@ def unrecorded(x: T, level: int) -> T:
     rest = None
     if x._x is not None and (x._x.tangents or x._x.weak):
         rest = Extras(tangents=x._x.tangents, weak=x._x.weak)
-    return type(x)(x._v, None, rest, True)
+    return type(x)(x._plain, None, rest, True)
 
 
 def save_tangents(node: Node, sources: Operands) -> None:
@@ -102,7 +102,7 @@ def _with_tangents(node: Node, v: Any, source: object) -> object:
     needed = [t for t in source._x.tangents if t.level < node.span[1]]
     if not needed:
         return v
-    value = v._v if isinstance(v, Handle) else v
+    value = v._plain if isinstance(v, Handle) else v
     tangents = tuple(Tangent(t.level, _apart(t.value, node.span[1])) for t in needed)
     node.span = (min(node.span[0], tangents[0].level), node.span[1])
     return type(source)(value, None, Extras(tangents=tangents, weak=source._x.weak), True)
@@ -124,20 +124,20 @@ def _apart(tangent: Handle, level: int) -> Handle:
 
 def attach(out: Handle, level: int, tangent: Any) -> None:
     """Give `out` the tangent at `level`, in its shape and dtype and apart from others."""
-    shape, dtype = np.shape(out._v), aval_of(out._v).dtype
+    shape, dtype = np.shape(out._plain), aval_of(out._plain).dtype
     if isinstance(tangent, Symbolic):
         tangent = type(out)(tangent)
     elif not isinstance(tangent, Handle):
         tangent = type(out)(tangent if is_device(tangent) else np.asarray(tangent)[()])
-    elif not isinstance(tangent._v, (np.ndarray, np.generic)):
+    elif not isinstance(tangent._plain, (np.ndarray, np.generic)):
         tangent = np.positive(tangent)  # that of a Python number has no shape
-    if tangent._v.shape != shape:
+    if tangent._plain.shape != shape:
         tangent = np.broadcast_to(tangent, shape)
-    if tangent._v.dtype != dtype:
-        if dtype.kind == "f" and tangent._v.dtype.kind == "c":
+    if tangent._plain.dtype != dtype:
+        if dtype.kind == "f" and tangent._plain.dtype.kind == "c":
             tangent = np.real(tangent)  # of a real function of complex numbers
         tangent = tangent.astype(dtype)
-    if tangent._x is not None or type(tangent._v) in ARRAYS:
+    if tangent._x is not None or type(tangent._plain) in ARRAYS:
         tangent = snapshot(tangent)
     x = extras(out)
     others = tuple(t for t in x.tangents if t.level != level)
@@ -157,7 +157,7 @@ def without_dropped(r: Any, weight: Callable[[], npt.ArrayLike]) -> object:
 
     The operand's own tangent may be infinite or nan there.
     """
-    value = r._v if isinstance(r, Handle) else r
+    value = r._plain if isinstance(r, Handle) else r
     if not isinstance(value, Symbolic) and not is_device(value) and not np.isnan(value).any():
         return r
     return np.where(np.isnan(r) & np.equal(weight(), 0), 0, r)
@@ -169,11 +169,11 @@ def strong_zero(g: Any, r: Any) -> Any:
     `g` is a tangent, or the cotangent of a result without effect on what is
     differentiated: an infinite derivative there must not turn zero into nan.
     """
-    value = r._v if isinstance(r, Handle) else r
+    value = r._plain if isinstance(r, Handle) else r
     if isinstance(value, Symbolic):
         return np.where(np.isnan(r) & np.equal(g, 0), 0, r)
     if is_device(value) and r is value:
-        product = value.library.strong_zero(g._v if isinstance(g, Handle) else g, value)
+        product = value.library.strong_zero(g._plain if isinstance(g, Handle) else g, value)
         if product is not NotImplemented:
             return product
     if not is_device(value):
@@ -193,5 +193,5 @@ def strong_zero(g: Any, r: Any) -> Any:
         elif not np.isnan(value).any():
             return r
     nan = np.isnan(value)
-    zero = np.equal(g._v if isinstance(g, Handle) else g, 0)
+    zero = np.equal(g._plain if isinstance(g, Handle) else g, 0)
     return np.where(nan & zero, 0, r)[()]

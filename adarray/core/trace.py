@@ -104,7 +104,7 @@ def state_of(base: Handle) -> tuple[Node | None, object, tuple[Tangent, ...]]:
     tangents their tuple. A write that replaces nothing goes into the buffer that
     the views of `base` look at.
     """
-    return base._node, base._v, base._x.tangents if base._x is not None else ()
+    return base._node, base._plain, base._x.tangents if base._x is not None else ()
 
 
 class Handle(Tracked):
@@ -112,16 +112,16 @@ class Handle(Tracked):
 
     Attributes
     ----------
-    _v : ndarray, NumPy scalar or Python number
+    _plain : ndarray, NumPy scalar or Python number
         The value.
     _node : Node or None
         The recorded operation that made it; None for a constant.
     _x : Extras or None
     _frozen : bool
-        Whether someone else relies on the buffer `_v`; the next write copies it.
+        Whether someone else relies on the buffer `_plain`; the next write copies it.
     """
 
-    __slots__ = ("_frozen", "_node", "_v", "_x")
+    __slots__ = ("_frozen", "_node", "_plain", "_x")
     # The class that users see; modules below adarray.array make instances of it.
     array_class: ClassVar[type[Handle]]
     # That of Python numbers: see adarray.kinds.
@@ -137,7 +137,7 @@ class Handle(Tracked):
     def __init__(
         self, v: ArrayValue, node: Node | None = None, x: Extras | None = None, frozen: bool = False
     ) -> None:
-        self._v = v
+        self._plain = v
         self._node = node
         self._x = x
         self._frozen = frozen
@@ -145,7 +145,7 @@ class Handle(Tracked):
 
 def plain_class(handle: Handle) -> type:
     """Return the class of the plain value: ndarray, a NumPy scalar's, or a Python number's."""
-    cls: type = handle._v.__class__  # a symbolic value passes for its concrete one
+    cls: type = handle._plain.__class__  # a symbolic value passes for its concrete one
     if handle._x is not None and handle._x.weak and issubclass(cls, np.generic):
         return bool if cls is np.bool_ else type(cls(0).item())
     return cls
@@ -203,10 +203,10 @@ def save(handle: Handle) -> ArrayValue:
     A view that is smaller than its base is copied: it would otherwise keep the
     base alive, and every write into the base would have to copy the base.
     """
-    value = handle._v
+    value = handle._plain
     if type(value) in ARRAYS:
         root = root_of(handle)
-        if (root is not handle and value.nbytes < root._v.nbytes) or is_borrowed(root):
+        if (root is not handle and value.nbytes < root._plain.nbytes) or is_borrowed(root):
             return value.copy("K")
         root._frozen = True
     return value
@@ -246,7 +246,7 @@ def is_over(handle: Handle) -> bool:
 def snapshot(handle: Handle) -> Handle:
     """Return an independent handle with the same value, node and tangents, without a copy."""
     if is_borrowed(handle):
-        return type(handle)(duplicate(handle._v), handle._node)
+        return type(handle)(duplicate(handle._plain), handle._node)
     root_of(handle)._frozen = True
     x = handle._x
     rest = None
@@ -254,7 +254,7 @@ def snapshot(handle: Handle) -> Handle:
         rest = Extras(tangents=x.tangents, weak=x.weak)
         for t in x.tangents:
             t.owned = False
-    return type(handle)(handle._v, handle._node, rest, True)
+    return type(handle)(handle._plain, handle._node, rest, True)
 
 
 def placed(x: T) -> T:
@@ -277,7 +277,7 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
     weak = False
     if isinstance(value, Handle):
         source = snapshot(value)
-        value, parent = source._v, source._node
+        value, parent = source._plain, source._node
         if source._x is not None:
             tangents, weak = source._x.tangents, source._x.weak
         aval = aval_of(value)

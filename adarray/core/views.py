@@ -29,7 +29,7 @@ def wrapped(
         return cls(r)
     source = operands[0]
     if isinstance(op.lower, Layout) and isinstance(source, Handle):
-        memory = root_of(source)._v
+        memory = root_of(source)._plain
         if isinstance(r, Symbolic) and type(memory) is np.ndarray and type(r) not in BATCHED:
             # Made of a constant while recording, as by np.zeros: of the copy that stands for it.
             mode = MODE.get()
@@ -41,7 +41,7 @@ def wrapped(
     if isinstance(r, Symbolic) and type(r) not in BATCHED:
         return cls(r)
     for x in operands:
-        v = root_of(x)._v if isinstance(x, Handle) else x
+        v = root_of(x)._plain if isinstance(x, Handle) else x
         if isinstance(v, np.ndarray) and np.may_share_memory(r, v):
             return cls(r.copy())
     return cls(r)

@@ -90,7 +90,7 @@ def rows_are_apart(run: Callable[[Probed], Any], name: str, losses: np.ndarray) 
 
 def host_of(x: Any) -> np.ndarray:
     """Return an array in the memory of the host; the values it has, where `jit` records."""
-    v = getattr(x, "_v", x)
+    v = getattr(x, "_plain", x)
     while isinstance(v, Symbolic):
         v = v.value
     return host(v) if is_device(v) else np.asarray(v)
@@ -134,7 +134,7 @@ def check_finite(losses: Any, what: str) -> None:
     ------
     FloatingPointError
     """
-    value = getattr(losses, "_v", losses)
+    value = getattr(losses, "_plain", losses)
     if isinstance(value, Symbolic) or is_device(value):
         return
     bad = np.size(value) - int(np.count_nonzero(np.isfinite(value)))

@@ -30,7 +30,7 @@ def adopted_tree(tree: Any) -> Any:
 
 def _place_of(x: Any) -> Callable[[Any], Any] | None:
     """Return a function that moves arrays to the device of `x`; None if `x` is on the host."""
-    v = adopt(x) if type(x) in KINDS else getattr(x, "_v", None)
+    v = adopt(x) if type(x) in KINDS else getattr(x, "_plain", None)
     return v.library.place if is_device(v) else None
 
 

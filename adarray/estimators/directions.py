@@ -265,7 +265,7 @@ def generator(rng: Any, leaves: list[Any]) -> Any:
     if hasattr(rng, "standard_normal"):
         return rng
     for x in leaves:
-        v = getattr(x, "_v", x)
+        v = getattr(x, "_plain", x)
         if is_device(v):
             v = v.raw
         module = sys.modules.get(type(v).__module__.partition(".")[0])

@@ -195,7 +195,7 @@ def _leaf_key(x: Any) -> Any:
 
 def _concrete(x: Any) -> Any:
     """Return an argument with the values that it has, where `jit` records."""
-    v = getattr(x, "_v", x)
+    v = getattr(x, "_plain", x)
     if not isinstance(v, Symbolic):
         return adopted(x)
     while isinstance(v, Symbolic):

@@ -57,7 +57,7 @@ class Marked:
             for k, x in enumerate(leaves):
                 if is_floating(x):
                     h = x if isinstance(x, Handle) else ADArray(x)
-                    names[id(sync_if_view(h)._v)] = _named(prefix, args[n], k)
+                    names[id(sync_if_view(h)._plain)] = _named(prefix, args[n], k)
                     marked.append(h)
                 else:
                     marked.append(x)
@@ -71,7 +71,7 @@ class Marked:
             _watch(-1)
             _PARAMETERS.reset(token)
         if plain and isinstance(result, Handle):
-            value = sync_if_view(result)._v
+            value = sync_if_view(result)._plain
             kind = type(value)  # a value of members passes for an ndarray
             return value if kind is np.ndarray or issubclass(kind, np.generic) else result
         return result
@@ -106,7 +106,7 @@ def _product(op: Any, operands: tuple[Any, ...], params: Any) -> Any:
 
 def _identity(x: Any) -> int | None:
     """Return a key of a parameter, which its views share."""
-    return id(root_of(sync_if_view(x))._v) if isinstance(x, Handle) else None
+    return id(root_of(sync_if_view(x))._plain) if isinstance(x, Handle) else None
 
 
 def _named(prefix: str, tree: Any, k: int) -> str:

@@ -199,7 +199,7 @@ def constant(v: Any, plain: bool) -> Any:
     """Return a value of which no derivative is taken; an ndarray of its own, if `plain`."""
     v = stop_gradient(v)
     if plain:
-        inner = getattr(v, "_v", v)
+        inner = getattr(v, "_plain", v)
         if type(inner) is np.ndarray or issubclass(type(inner), np.generic):
             return inner.copy()
     return v

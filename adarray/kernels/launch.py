@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adarray.backend import use
+from adarray.base.engines import BaseEngine
 from adarray.base.runtime import current_mode
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.compiler.ir.verify_threads import verify
@@ -42,14 +43,14 @@ class _Call(ctypes.Structure):
     )
 
 
-def engine() -> Any:
+def engine() -> BaseEngine:
     """Return the engine that compiles kernels here: NumPy's place is taken by the serial one."""
-    found = current_mode().engine
-    if found is None or not hasattr(found, "compile_source"):
-        found = use("serial")._engine
-    if not hasattr(found, "compile_source"):
+    current = current_mode().engine
+    if current is None or not current.language:
+        current = use("serial")._engine
+    if current is None or not current.language:
         raise BackendError("kernels: no backend compiles kernels; use serial, openmp or cuda")
-    return found
+    return current
 
 
 class CpuKernel:
@@ -184,7 +185,7 @@ def _on_gpu(text: str, engine: Any) -> tuple[str, Any]:
 def compiled(kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None) -> Any:
     """Return a kernel that is ready to run on an engine."""
     verify(kernel)
-    if getattr(engine, "language", "C") == "C":
+    if engine.language == "C":
         return CpuKernel(kernel, engine)
     return CudaKernel(kernel, engine, counting)
 

@@ -117,7 +117,7 @@ def reshape(
         raise TypeError("reshape: the argument shape is missing")
     x = lift(creation.asarray(a), (a,))
     r = call_function(np.reshape, (x, shape), {"order": order})
-    shared = np.may_share_memory(np.asarray(r._v), np.asarray(x._v)) or x.size == 0
+    shared = np.may_share_memory(np.asarray(r._plain), np.asarray(x._plain)) or x.size == 0
     if copy is False and not shared:
         raise ValueError("reshape: copy=False, and this shape needs a copy; pass copy=None")
     return call_function(np.copy, (r,), {}) if copy and shared else r

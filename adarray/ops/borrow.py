@@ -154,7 +154,7 @@ class _LikeNdarray(type):
     """Makes ``isinstance(x, ndarray)`` hold for ADArrays in borrowed bodies."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x._v if isinstance(x, Handle) else x, np.ndarray)  # no NumPy scalars
+        return isinstance(x._plain if isinstance(x, Handle) else x, np.ndarray)  # no NumPy scalars
 
 
 class _Ndarray(metaclass=_LikeNdarray):

@@ -33,9 +33,9 @@ def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
 
 def in_order(r: Any, order: Any = "C") -> Any:
     """Return a result in the memory order that NumPy gives it: views of it depend on that."""
-    if not isinstance(r, Handle) or not isinstance(r._v, np.ndarray) or is_device(r._v):
+    if not isinstance(r, Handle) or not isinstance(r._plain, np.ndarray) or is_device(r._plain):
         return r
-    flags = r._v.flags
+    flags = r._plain.flags
     if flags.c_contiguous if order == "C" else flags.f_contiguous:
         return r
     out: Any = r
@@ -129,7 +129,7 @@ class Placed:
         target = replay(total, self.steps)
         if _may_repeat(self.index):
             np.add.at(target, self.index, self.g)
-        elif isinstance(self.g, Handle) and isinstance(self.g._v, Symbolic):
+        elif isinstance(self.g, Handle) and isinstance(self.g._plain, Symbolic):
             target[self.index] = target[self.index] + self.g  # one write, not two
         else:
             target[self.index] += self.g

@@ -118,8 +118,8 @@ def _imag(val: Any) -> Any:
     if is_complex(val):
         return _of(val, apply(imag, (val,)))
     zeros = _of(val, np.zeros_like(val))
-    if isinstance(zeros, Handle) and type(zeros._v) is np.ndarray:
-        zeros._v.flags.writeable = False  # as NumPy's: what is written there would be lost
+    if isinstance(zeros, Handle) and type(zeros._plain) is np.ndarray:
+        zeros._plain.flags.writeable = False  # as NumPy's: what is written there would be lost
     return zeros
 
 

@@ -97,7 +97,11 @@ def _as_passed(x: Any) -> Any:
     peers = root._x.peers if root._x is not None else None
     if peers is None:
         return plain(x)
-    value = peers[0]._v if isinstance(peers, list) else _as_passed(getattr(peers, "array", root._v))
+    value = (
+        peers[0]._plain
+        if isinstance(peers, list)
+        else _as_passed(getattr(peers, "array", root._plain))
+    )
     return value if x is root or x._x is None else replay(value, x._x.steps)
 
 

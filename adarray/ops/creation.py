@@ -112,7 +112,7 @@ def seen(obj: Any) -> Any:
     """
     if _is_sequence(obj):
         return [seen(x) for x in obj]
-    v: Any = sync_if_view(obj)._v if isinstance(obj, Handle) else None
+    v: Any = sync_if_view(obj)._plain if isinstance(obj, Handle) else None
     if v is None or not isinstance(v, Symbolic):
         return obj
     v = cast(Any, v)
@@ -146,7 +146,7 @@ def _of_handle(
     x: Handle, name: str, dtype: Any, copy: bool | None, order: Any, fresh: bool = False
 ) -> Any:
     """Convert one ADArray; `fresh` asks for a copy whatever `copy` says."""
-    source = sync_if_view(x)._v
+    source = sync_if_view(x)._plain
     have = np.result_type(source)
     to = have if dtype is None else np.dtype(dtype)
     if traced(x):
@@ -162,14 +162,14 @@ def _of_handle(
     else:
         copied = False
     order = "K" if order is None else order.upper()
-    flags = getattr(out._v, "flags", None)
+    flags = getattr(out._plain, "flags", None)
     reordered = order in _ORDERS and not getattr(flags, _ORDERS[order], True)
     if copy is False and (copied or reordered):
         raise ValueError(
             f"{name}: copy=False, and a copy is needed for this dtype or order; pass copy=None"
         )
     # A NumPy scalar or Python number becomes a zero-dimensional array, as in NumPy.
-    scalar = not isinstance(out._v, np.ndarray)
+    scalar = not isinstance(out._plain, np.ndarray)
     if reordered or scalar or ((copy or fresh) and not copied):
         out = call_function(np.copy, (out,), {"order": order})
     return out
@@ -353,7 +353,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     order = next((o for o, names in _ORDER_NAMES.items() if wanted & names), None)
     fresh = False
     if isinstance(a, Handle):
-        v = sync_if_view(a)._v
+        v = sync_if_view(a)._plain
         fresh = bool(wanted & {"O", "OWNDATA"}) and root_of(a) is not a
         flags = getattr(v, "flags", None)  # a traced Python number has none
         fresh |= bool(wanted & {"W", "WRITEABLE"}) and flags is not None and not flags.writeable

@@ -57,7 +57,7 @@ def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> N
     if not _is_view(a) and a._frozen and write is not None:
         move(a, a.copy())
     flags = {"write": write, "align": align, "uic": uic}
-    a._v.setflags(**{k: v for k, v in flags.items() if v is not None})
+    a._plain.setflags(**{k: v for k, v in flags.items() if v is not None})
 
 
 def _view(a: Any, dtype: Any) -> Any:
@@ -109,7 +109,7 @@ def byteswap(a: Any, inplace: bool = False) -> Any:
     """Return the values with the order of their bytes swapped; of untraced arrays."""
     if followed(a):
         raise leaves_graph("byteswap", _RAW)
-    swapped = type(a)(sync_if_view(a)._v.byteswap())
+    swapped = type(a)(sync_if_view(a)._plain.byteswap())
     return assign(a, swapped) if inplace else swapped
 
 
@@ -117,15 +117,15 @@ def getfield(a: Any, dtype: Any, offset: int = 0) -> Any:
     """Return a field of an untraced structured array, as a copy."""
     if followed(a):
         raise leaves_graph("getfield", _RAW)
-    return type(a)(np.array(sync_if_view(a)._v.getfield(dtype, offset)))
+    return type(a)(np.array(sync_if_view(a)._plain.getfield(dtype, offset)))
 
 
 def setfield(a: Any, val: Any, dtype: Any, offset: int = 0) -> None:
     """Write a field of an untraced structured array."""
     if followed(a) or followed(val):
         raise leaves_graph("setfield", _RAW)
-    fresh = np.array(sync_if_view(a)._v)
-    fresh.setfield(val._v if isinstance(val, Handle) else val, dtype, offset)
+    fresh = np.array(sync_if_view(a)._plain)
+    fresh.setfield(val._plain if isinstance(val, Handle) else val, dtype, offset)
     assign(a, type(a)(fresh))
 
 

@@ -397,7 +397,7 @@ def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
         ufunc.at(target, *plain((index, *values)))
         return
     if not (followed(target) or followed(values) or followed(index)):
-        fresh = np.array(sync_if_view(target)._v)
+        fresh = np.array(sync_if_view(target)._plain)
         ufunc.at(fresh, *plain((index, *values)))
         assign(target, type(target)(fresh))
         return

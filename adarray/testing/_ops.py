@@ -196,11 +196,11 @@ class _OpCheck:
         if (
             isinstance(expected, tuple)
             and self.op.invariants is not None
-            and any(is_device(r._v) for r in outcome)
+            and any(is_device(r._plain) for r in outcome)
         ):
             # Signs and phases are free: what does not depend on them is compared.
             kind = type(expected)
-            parts = tuple(host(r._v) for r in outcome)
+            parts = tuple(host(r._plain) for r in outcome)
             made_of = kind(*parts) if hasattr(expected, "_fields") else parts
             pairs = zip(self.op.invariants(made_of), self.op.invariants(expected), strict=True)
             for k, (r, e) in enumerate(pairs):
@@ -208,19 +208,19 @@ class _OpCheck:
             return
         if isinstance(expected, tuple):
             for k, (r, e) in enumerate(zip(outcome, expected, strict=True)):
-                if is_device(r._v):
-                    self._of_other_library(host(r._v), e, f"{title}: result {k}")
+                if is_device(r._plain):
+                    self._of_other_library(host(r._plain), e, f"{title}: result {k}")
                     continue
-                difference = mismatch(r._v, e, ULP)
+                difference = mismatch(r._plain, e, ULP)
                 if difference is not None:
                     raise AssertionError(
                         f"{title}: result {k}: {difference}; correct the operation"
                     )
             return
-        got = host(outcome._v)
+        got = host(outcome._plain)
         scale = None
         folds = isinstance(self.op.lower, (Reduction, Contraction, Scan))
-        if is_device(outcome._v):
+        if is_device(outcome._plain):
             if not self.op.pointwise and not folds:
                 self._of_other_library(got, expected, title)
                 return
@@ -228,7 +228,7 @@ class _OpCheck:
         if isinstance(self.op.lower, (Reduction, Contraction, Scan)) and dtype_of(got).kind in "fc":
             scale = self._magnitude(case, expected)
         limit: float = ULP
-        if is_device(outcome._v) and self.op.pointwise:
+        if is_device(outcome._plain) and self.op.pointwise:
             limit = LOOSE if self.dtype.kind == "c" else ULP
             if self.op.name in ("logaddexp", "logaddexp2"):  # cancel where the result is near 0
                 scale = np.maximum(*(np.abs(x) for x in case.operands))

@@ -218,10 +218,10 @@ class Whole:
         """Run the function on values alone, and record its result as one node."""
         start = mark()
         values = [untraced(x) for x in leaves]
-        before = [x._v if isinstance(x, Handle) else None for x in values]
+        before = [x._plain if isinstance(x, Handle) else None for x in values]
         y, residuals = self._evaluate(self._full(args, rebuild(values)))
         for x, v in zip(values, before, strict=True):
-            if isinstance(x, Handle) and sync_if_view(x)._v is not v:
+            if isinstance(x, Handle) and sync_if_view(x)._plain is not v:
                 raise TraceError(
                     f"{self._op.name}: the function writes into an argument, which would not be "
                     "seen outside; copy it first, or return the new value"
@@ -266,7 +266,7 @@ class Whole:
         """Give results a node whose parents are the arguments."""
         nodes = [x._node if isinstance(x, Handle) else None for x in leaves]
         call.nodes = [*nodes, *call.captured]
-        call.avals = tuple(aval_of(x._v) for x in floating)
+        call.avals = tuple(aval_of(x._plain) for x in floating)
         call.followed = [k for k, n in enumerate(call.nodes) if n is not None]
         call.tangents = bool(tangents_of([*leaves, *floating]))
         saved = [save(x) if isinstance(x, Handle) else x for x in leaves]
@@ -320,7 +320,7 @@ def untraced(x: Any) -> Any:
     """Return an argument as an ADArray that no walk back sees; its tangents stay."""
     if not isinstance(x, Handle):
         return x
-    value = sync_if_view(x)._v
+    value = sync_if_view(x)._plain
     return ADArray(value, None, rest_of(x), True)
 
 
@@ -341,7 +341,7 @@ def _result(x: Any, arguments: list[Any], apart: bool) -> Any:
     rest: Extras | None = None
     value: Any
     if isinstance(x, Handle):
-        value, rest = sync_if_view(x)._v, rest_of(x)
+        value, rest = sync_if_view(x)._plain, rest_of(x)
         if apart:
             root_of(x)._frozen = True
     elif isinstance(x, (float, complex, np.ndarray, np.generic)):

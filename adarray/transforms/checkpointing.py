@@ -30,7 +30,7 @@ from adarray.transforms.tree import flatten, is_array
 
 def sums(x: list[Any]) -> list[Any] | None:
     """Return the sums of arrays, which tell them apart; None where they are recorded."""
-    if any(isinstance(h, Handle) and isinstance(h._v, Symbolic) for h in x):
+    if any(isinstance(h, Handle) and isinstance(h._plain, Symbolic) for h in x):
         return None
     values = [concrete(v) for v in x]
     # In C order, since the rounding error of a sum depends on the order.

@@ -133,7 +133,7 @@ def _elsewhere(leaves: tuple[Any, ...]) -> bool:
 
 
 def _value(x: Any) -> Any:
-    return x._v if isinstance(x, Handle) else x
+    return x._plain if isinstance(x, Handle) else x
 
 
 def reverse_rows(pullback: Any, outs: Variables, ins: Variables) -> list[list[Any]]:

@@ -246,5 +246,5 @@ def reverse(
 def _one_like(y: Any) -> Any:
     """Return the cotangent 1 of a traced scalar, where its value is."""
     dtype = y._node.aval.dtype
-    v = y._v.value if isinstance(y._v, Symbolic) else y._v
+    v = y._plain.value if isinstance(y._plain, Symbolic) else y._plain
     return np.ones_like(v, dtype)[()] if is_device(v) else dtype.type(1)

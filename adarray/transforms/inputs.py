@@ -79,10 +79,10 @@ class Inputs:
             self.originals += moving
             self.trees.append(tree)
             # The function gets handles of its own: in-place updates move them.
-            handles = [type(h)(h._v, h._node, h._x, True) for h in new_leaves]
+            handles = [type(h)(h._plain, h._node, h._x, True) for h in new_leaves]
             for x, h, m in zip(moving, handles, new_leaves, strict=True):
                 if has_memory(x):
-                    self.plain.append((k, x, h, m._v))
+                    self.plain.append((k, x, h, m._plain))
                     if others or len(tree.leaves) > 1:
                         places.append(ArgumentPlace(f"{name}: argument {k}", x, h))
             if not tree.whole:
@@ -140,7 +140,7 @@ class Inputs:
 
     def _mirror(self, g: Any, node: Node, original: Any) -> Any:
         """Return a gradient of the kind of the input: ADArray for ADArray or traced, else plain."""
-        recorded = isinstance(original, Handle) and isinstance(original._v, Symbolic)
+        recorded = isinstance(original, Handle) and isinstance(original._plain, Symbolic)
         if g is None:
             g = zero_beside(_value(original), node.aval.shape, node.aval.dtype)
             if recorded:  # nobody else has these zeros
@@ -148,16 +148,16 @@ class Inputs:
         if isinstance(g, Handle):
             sync_if_view(g)
             if recorded and node.aval.weak and not alive(g, self.level, self.closed):
-                return g._v.item()  # as below: a Python number gets one
+                return g._plain.item()  # as below: a Python number gets one
             if isinstance(original, Handle) or alive(g, self.level, self.closed):
                 return g
-            if isinstance(g._v, Symbolic):
+            if isinstance(g._plain, Symbolic):
                 return g
-            g = g._v
+            g = g._plain
         if type(g) in BATCHED:  # of members of a batch, whatever was given
             return ADArray(g.copy())
         if isinstance(original, Handle):
-            return _beside(original._v, g)
+            return _beside(original._plain, g)
         if type(original) in KINDS:
             return adopt(original).library.place(np.copy(g)).raw
         g = host(g)
@@ -183,13 +183,13 @@ def has_memory(x: Any) -> bool:
     return (
         kind is np.ndarray
         or kind is np.memmap
-        or (isinstance(x, Handle) and isinstance(x._v, np.ndarray))
+        or (isinstance(x, Handle) and isinstance(x._plain, np.ndarray))
     )
 
 
 def _value(x: Any) -> Any:
     """Return the plain value of an argument; that of a device's array shares its memory."""
-    return x._v if isinstance(x, Handle) else adopt(x) if type(x) in KINDS else x
+    return x._plain if isinstance(x, Handle) else adopt(x) if type(x) in KINDS else x
 
 
 def _beside(v: Any, g: Any) -> ADArray:
@@ -260,11 +260,11 @@ def plain_result(y: Any, level: int, to: Any) -> Any:
         return y
     if to is True:
         return _untraced(y)
-    if isinstance(y._v, Symbolic):
+    if isinstance(y._plain, Symbolic):
         return y
-    if is_device(y._v):
-        return y._v.host() if to is False else np.copy(y._v).raw  # type: ignore[attr-defined]
-    return y._v.copy() if isinstance(y._v, np.ndarray) else y._v
+    if is_device(y._plain):
+        return y._plain.host() if to is False else np.copy(y._plain).raw  # type: ignore[attr-defined]
+    return y._plain.copy() if isinstance(y._plain, np.ndarray) else y._plain
 
 
 def _untraced(y: Handle) -> Handle:
@@ -291,7 +291,7 @@ def check_scalar(name: str, y: Any, holomorphic: bool = False) -> None:
     ------
     ShapeError, DTypeError, TypeError
     """
-    v = y._v if issubclass(type(y), Handle) else None
+    v = y._plain if issubclass(type(y), Handle) else None
     if isinstance(v, (np.floating, float)) and not holomorphic:
         return  # what nearly every loss is
     if type(y) is bool:  # a comparison of Python numbers

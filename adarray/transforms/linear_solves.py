@@ -234,7 +234,7 @@ class _System:
         for other in spans[1:]:
             span = merge_spans(span, other)
         out = [_apart(x) for x in values]
-        avals = tuple(aval_of(x._v) for x in out)
+        avals = tuple(aval_of(x._plain) for x in out)
         memory: list[Any] = []
 
         def rule(g: dict[int, Any], i: int, xs: Any, *bs: Any) -> Any:  # noqa: ARG001
@@ -293,14 +293,14 @@ def _apart(x: Any) -> ADArray:
         return ADArray(x, None, None, True)
     tangents = x._x.tangents if x._x is not None else ()
     rest = Extras(tangents=tangents, weak=is_weak(x)) if tangents or is_weak(x) else None
-    return ADArray(x._v, None, rest, True)
+    return ADArray(x._plain, None, rest, True)
 
 
 def _value(x: Any) -> Any:
     """Return a leaf without its trace."""
     if not isinstance(x, Handle):
         return x
-    return ADArray(sync_if_view(x)._v, None, Extras(weak=True) if is_weak(x) else None, True)
+    return ADArray(sync_if_view(x)._plain, None, Extras(weak=True) if is_weak(x) else None, True)
 
 
 def _dtype(x: Any) -> Any:

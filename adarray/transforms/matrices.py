@@ -312,7 +312,7 @@ def _not_real(name: str, mode: str) -> DTypeError:
 
 
 def _plain(x: Any) -> Any:
-    return x._v if isinstance(x, Handle) else x
+    return x._plain if isinstance(x, Handle) else x
 
 
 def number_like(block: Any, x: Any) -> Any:
@@ -320,8 +320,8 @@ def number_like(block: Any, x: Any) -> Any:
     if np.ndim(block):
         return block
     if isinstance(block, Handle):
-        recorded = isinstance(x, Handle) and isinstance(x._v, Symbolic) and is_weak(x)
-        return block._v.item() if recorded and not traced(block) else block
+        recorded = isinstance(x, Handle) and isinstance(x._plain, Symbolic) and is_weak(x)
+        return block._plain.item() if recorded and not traced(block) else block
     if isinstance(x, np.ndarray):
         return block
     if isinstance(x, (np.generic, Handle)):

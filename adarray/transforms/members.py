@@ -114,7 +114,7 @@ class _Members:
                 y = self.run(*args, **kwargs)
                 check_computed("vmap", y)
                 for k, x, h, before in checked:
-                    if h._v is not before:
+                    if h._plain is not before:
                         refuse_captured(self.f, f"vmap: argument {k}", x, "was written into")
                 outputs, rebuild = flatten(y)
                 refuse_containers("vmap", outputs)
@@ -149,7 +149,7 @@ class _Members:
             if not isinstance(h, Handle):
                 h = Handle.array_class(h, None, None, True)
             entered.append(h)
-            checked.append((k, x, h, h._v))
+            checked.append((k, x, h, h._plain))
         return entered, checked
 
     def _together(self, done: list[Any]) -> tuple[list[Any], list[bool]]:
@@ -224,7 +224,7 @@ def _stacked(x: Any, batch: Batch, level: int, kind: Any) -> tuple[Any, bool]:
     if not isinstance(x, Handle):
         return plain_result(x, level, kind), False
     sync_if_view(x)
-    own = is_batched(x._v) and x._v.batch is batch
+    own = is_batched(x._plain) and x._plain.batch is batch
     return plain_result(leave(x, batch) if own else x, level, kind), own
 
 

@@ -123,9 +123,9 @@ def vjp(
         moving = results.moving
         # Later in-place updates of a result must not move the pullback's start.
         nodes = [sync_if_view(x)._node if isinstance(x, Handle) else None for x in moving]
-        shapes = [np.shape(x._v if isinstance(x, Handle) else x) for x in moving]
+        shapes = [np.shape(x._plain if isinstance(x, Handle) else x) for x in moving]
         places = [
-            x._v.library.place if isinstance(x, Handle) and is_device(x._v) else None
+            x._plain.library.place if isinstance(x, Handle) and is_device(x._plain) else None
             for x in moving
         ]
         kind = mirrored(inputs.originals)
@@ -180,7 +180,7 @@ def as_cotangent(c: Any, node: Node, place: Any = None) -> Any:
         )
     if isinstance(c, Handle) and place is not None and not followed(c):
         root_of(sync_if_view(c))._frozen = True  # the gradient may be this very array
-        c = c._v if is_device(c._v) else c
+        c = c._plain if is_device(c._plain) else c
     if isinstance(c, Handle):
         handle: Any = c
         return c if handle.dtype == node.aval.dtype else handle.astype(node.aval.dtype)
@@ -322,7 +322,7 @@ def run_moving(
     if len(places) > 1:
         tie(f, places)
     plain = [
-        (i, x, d, d._v)
+        (i, x, d, d._plain)
         for i, (x, d) in enumerate(zip(xs, duals, strict=True))
         if has_memory(x) and has_memory(d)
     ]

@@ -129,7 +129,7 @@ class Replay:
         if g is not None:
             return g
         like = next((x for xs in beside for x in xs if x is not None), None)
-        value = like._v if isinstance(like, Handle) else like
+        value = like._plain if isinstance(like, Handle) else like
         return zero_beside(value, node.aval.shape, node.aval.dtype)
 
 

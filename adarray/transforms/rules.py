@@ -447,7 +447,7 @@ def _zeros(x: Any) -> Any:
     """Return the tangent of what does not move."""
     if isinstance(x, (float, complex)) and not isinstance(x, np.generic):
         return type(x)(0.0)
-    value = x._v if isinstance(x, Handle) else x
+    value = x._plain if isinstance(x, Handle) else x
     return zero_beside(value, shape_of(x), dtype_of(x))
 
 

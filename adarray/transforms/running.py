@@ -179,7 +179,7 @@ def _holds_followed(x: Any) -> bool:
     while waiting and len(seen) < _LOOKED_AT:
         x = waiting.pop()
         if isinstance(x, Handle):
-            if followed(x) or type(x._v) in BATCHED:
+            if followed(x) or type(x._plain) in BATCHED:
                 return True
             continue
         if type(x) in DATA or isinstance(x, (type, ModuleType, FunctionType)):

@@ -243,7 +243,7 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
     compared = sites(f)
     comparison = by(f) if compared or type(f) is not types.FunctionType else ""
     for k, array, handle, before in triples:
-        written = handle._v is not before
+        written = handle._plain is not before
         if type(array) is np.ndarray and type(before) is np.ndarray:
             if not (before is array or before.dtype != array.dtype or _alike(before, array)):
                 raise TraceError(
@@ -251,7 +251,7 @@ def refuse_unseen(f: Any, what: str, triples: list[tuple[int, Any, Handle, Any]]
                     "argument: it shares memory with an array that the function captured, where "
                     "this is not seen; pass a copy, or write into the argument"
                 )
-        elif isinstance(array, Handle) and array._v is not before:
+        elif isinstance(array, Handle) and array._plain is not before:
             raise TraceError(
                 f"{what} {k} was written into while the function ran, not by the name of the "
                 "argument, where this is not seen; pass a copy, or write into the argument"

@@ -90,11 +90,11 @@ class Disk:
 
     def _put(self, x: Any) -> Any:
         if isinstance(x, Handle):
-            if x._node is not None or is_device(x._v):
+            if x._node is not None or is_device(x._plain):
                 return x
             e = x._x
             tangents = [] if e is None else [(t.level, self._put(t.value)) for t in e.tangents]
-            return _Leaf(self._put(x._v), e is not None and e.weak, tangents)
+            return _Leaf(self._put(x._plain), e is not None and e.weak, tangents)
         if not isinstance(x, np.ndarray) or x.dtype.hasobject or not x.nbytes:
             return x
         if self._file is None:

@@ -89,7 +89,7 @@ def is_floating(x: Any) -> bool:
     if kind is np.ndarray:
         return x.dtype.kind in "fc"
     if issubclass(kind, Handle):
-        v = x._v
+        v = x._plain
         return (v if isinstance(v, (np.ndarray, np.generic)) else x).dtype.kind in "fc"
     if issubclass(kind, (float, complex)):  # NumPy's float64 and complex128, too
         return True

@@ -235,7 +235,9 @@ def test_members_without_axes_are_arrays_where_numpy_gives_arrays():
     kinds = []
 
     def f(x):
-        kinds.append([v._v.scalar for v in (np.transpose(x[...]), np.roll(x, 1), np.transpose(x))])
+        kinds.append(
+            [v._plain.scalar for v in (np.transpose(x[...]), np.roll(x, 1), np.transpose(x))]
+        )
         return x
 
     adarray.vmap(f)(np.ones(3))

@@ -124,7 +124,7 @@ def test_memory_maps_work_and_are_never_written(tmp_path, mode, backend):
         np.testing.assert_array_equal(mapped, x)
         assert mapped.flags.writeable == (mode != "r")
         np.testing.assert_array_equal(np.fromfile(path).reshape(x.shape), x)
-        assert type(adarray.array(mapped)._v) is np.ndarray
+        assert type(adarray.array(mapped)._plain) is np.ndarray
 
 
 def test_read_only_inputs():

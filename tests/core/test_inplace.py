@@ -310,7 +310,7 @@ def test_filling_touches_each_element_once():
 
     def counting(root):
         if root._frozen:
-            copied.append(root._v.nbytes)
+            copied.append(root._plain.nbytes)
         original(root)
 
     adarray.core.inplace.own_buffer = counting

@@ -38,13 +38,13 @@ def test_values_and_gradients(device_backend: str) -> None:
         with adarray.use(device_backend):
             made = adarray.array(X)
             got = adarray.vmap(f)(made)
-            assert is_device(got._v)
+            assert is_device(got._plain)
             assert_same(got.numpy(), want)
             gradient = adarray.vmap(adarray.grad(loss))(made)
-            assert is_device(gradient._v)
+            assert is_device(gradient._plain)
             assert_same(gradient.numpy(), slopes)
             total = adarray.grad(lambda a, g=loss: np.sum(adarray.vmap(g)(a)))(made)
-            assert is_device(total._v)
+            assert is_device(total._plain)
             assert_same(total.numpy(), slopes)
 
 
@@ -55,7 +55,7 @@ def test_jacobians_stay_on_the_device(device_backend: str) -> None:
         made = adarray.array(x)
         for of in (adarray.jacfwd, adarray.jacrev):
             got = of(in_place)(made)
-            assert is_device(got._v)
+            assert is_device(got._plain)
             assert_same(got.numpy(), want)
 
 

@@ -19,7 +19,7 @@ def loss(x):
 
 
 def on_device(x) -> bool:
-    return isinstance(x, adarray.ADArray) and is_device(x._v)
+    return isinstance(x, adarray.ADArray) and is_device(x._plain)
 
 
 # -- results mirror what was given ---------------------------------------------------------
@@ -290,10 +290,10 @@ def test_what_the_library_lacks_runs_on_the_host_and_is_counted(device_backend, 
 def test_dlpack_out_and_in(device_backend: str, library) -> None:
     with adarray.use(device_backend):
         a = adarray.array(np.arange(4.0))
-        again = adarray.array(a._v.raw)
+        again = adarray.array(a._plain.raw)
     assert on_device(again)
-    assert again._v.raw is not a._v.raw
-    assert a.__dlpack_device__() == a._v.raw.__dlpack_device__()
+    assert again._plain.raw is not a._plain.raw
+    assert a.__dlpack_device__() == a._plain.raw.__dlpack_device__()
     assert a.device == library.name
     with pytest.raises(TraceError):
         adarray.grad(lambda x: np.sum(x) + len(str(x.__dlpack__())))(a)
@@ -424,7 +424,7 @@ def test_conformance(device_backend: str) -> None:
 
 def test_device_arrays_pass_for_numpys(device_backend: str, library) -> None:
     with adarray.use(device_backend):
-        v, s = adarray.array(np.ones(3))._v, np.sum(adarray.array(np.ones(3)))._v
+        v, s = adarray.array(np.ones(3))._plain, np.sum(adarray.array(np.ones(3)))._plain
     assert type(v) is type(s) is DeviceArray
     assert isinstance(v, np.ndarray)
     assert not isinstance(v, np.generic)

@@ -204,7 +204,7 @@ def test_derivatives_make_zeros_where_the_values_are(name: str, monkeypatch: Any
     expected = derivative(x)
     with adarray.use("standin"):
         given = adarray.array(x)
-        moved = given._v.library.transfers
+        moved = given._plain.library.transfers
         for f in (derivative, adarray.jit(derivative)):
             before = moved.bytes_to_device
             np.testing.assert_allclose(f(given).numpy(), expected)

@@ -143,7 +143,7 @@ def test_functions_that_write(device_backend: str, library: Library, name: str, 
         if kind != "host":
             d = on_device(device_backend)
         if kind == "array":
-            d = d._v
+            d = d._plain
         WRITES[name](d, index)
     np.testing.assert_array_equal(np.asarray(d), expected)
 

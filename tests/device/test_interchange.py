@@ -61,9 +61,9 @@ def test_cuda_array_interface() -> None:
     a = on_gpu(np.arange(4.0))
     import cupy
 
-    assert a.__cuda_array_interface__["data"][0] == a._v.raw.data.ptr
+    assert a.__cuda_array_interface__["data"][0] == a._plain.raw.data.ptr
     shared = cupy.asarray(a)
-    assert shared.data.ptr == a._v.raw.data.ptr
+    assert shared.data.ptr == a._plain.raw.data.ptr
     with pytest.raises(TraceError, match="__cuda_array_interface__"):
         adarray.grad(lambda x: np.sum(x) + len(x.__cuda_array_interface__))(a)
 
@@ -73,7 +73,7 @@ def test_torch_in_and_out_without_copies() -> None:
     torch = pytest.importorskip("torch")
     a = on_gpu(np.arange(4.0, dtype=np.float32))
     shared = torch.from_dlpack(a)
-    assert shared.data_ptr() == a._v.raw.data.ptr
+    assert shared.data_ptr() == a._plain.raw.data.ptr
     given = torch.arange(6.0, device="cuda").reshape(2, 3)
     back = adarray.array(given)
     assert back.device == "cuda:0"
@@ -90,7 +90,7 @@ def test_jax_in_and_out_without_copies(monkeypatch: Any) -> None:
     if not any(d.platform == "gpu" for d in jax.devices()):
         pytest.skip("JAX sees no GPU")
     shared = jax.dlpack.from_dlpack(a)
-    assert shared.unsafe_buffer_pointer() == a._v.raw.data.ptr
+    assert shared.unsafe_buffer_pointer() == a._plain.raw.data.ptr
     given = jax.numpy.arange(6.0).reshape(2, 3)
     back = adarray.array(given)
     assert back.device == "cuda:0"
@@ -107,7 +107,7 @@ def test_work_goes_to_the_current_stream_and_memory_comes_from_the_pool() -> Non
     with stream, adarray.use("cuda"):
         for f in (lambda x: np.exp(x) + 1.0, compiled, compiled, compiled, compiled):
             y = f(a)
-            assert type(y._v.raw.data.mem).__name__ == "PooledMemory"
+            assert type(y._plain.raw.data.mem).__name__ == "PooledMemory"
             event = stream.record()
             event.synchronize()  # what was asked for is done when the stream is
             with cupy.cuda.Stream(non_blocking=True):

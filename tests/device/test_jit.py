@@ -103,7 +103,7 @@ def test_kinds_of_results(device_backend: str, library: Any) -> None:
     assert list(got) == list(expected)
     assert on_device(got["array"])
     assert on_device(got["scalar"])
-    assert isinstance(got["scalar"]._v, np.float64)
+    assert isinstance(got["scalar"]._plain, np.float64)
     assert type(got["number"]).__name__ == "float"
     np.testing.assert_allclose(got["number"], expected["number"], atol=1e-14)
     assert got["none"] is None

@@ -70,7 +70,7 @@ def run(
             compare(got, expected, f"{title}, call {k}", dtype)
             if there and any(isinstance(x, np.ndarray) for x in args):
                 arrays = [r for r in flatten(got)[0] if isinstance(r, adarray.ADArray)]
-                assert all(is_device(r._v) or r.dtype.char in "gG" for r in arrays), title
+                assert all(is_device(r._plain) or r.dtype.char in "gG" for r in arrays), title
 
 
 def placed(x: Any) -> Any:

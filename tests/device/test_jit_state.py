@@ -199,9 +199,9 @@ def test_small_results_are_no_parts_of_each_other(device_backend: str) -> None:
         x = adarray.array(np.arange(4.0))
         a, b, _ = [made(x) for _ in range(5)][-1]
         if device_backend == "cuda":  # where they lie in one piece of memory
-            assert a._v.raw.data.mem is b._v.raw.data.mem
-        assert not np.may_share_memory(a._v, b._v)
-        assert np.may_share_memory(a._v, a._v[1:])
+            assert a._plain.raw.data.mem is b._plain.raw.data.mem
+        assert not np.may_share_memory(a._plain, b._plain)
+        assert np.may_share_memory(a._plain, a._plain[1:])
         expected = 2.0 * np.arange(4.0), 3.0 * np.arange(4.0)
         for _ in range(6):
             jf(a, b)

@@ -131,7 +131,7 @@ def test_rules_stay_on_the_device(op: str, device_backend: str, library) -> None
             except (adarray.NotDifferentiableError, adarray.TraceError, ValueError):
                 continue
             for r in (*(y if isinstance(y, tuple) else (y,)), *gradients):
-                assert r.dtype.kind not in "fc" or is_device(r._v)
+                assert r.dtype.kind not in "fc" or is_device(r._plain)
     assert library.transfers.converted == before
 
 

@@ -47,7 +47,7 @@ def on(device: int, *xs: Any, **options: Any) -> Any:
 
 def placed(x: Any, device: int) -> bool:
     """Whether an ADArray and its memory are on a GPU."""
-    return bool(x.device == f"cuda:{device}" and x._v.raw.device.id == device)
+    return bool(x.device == f"cuda:{device}" and x._plain.raw.device.id == device)
 
 
 def drawn(*shape: int, dtype: type = np.float32) -> np.ndarray:
@@ -384,7 +384,7 @@ def test_arrays_of_cupy() -> None:
     made = adarray.array(raw)
     assert made.device == "cuda:1"
     with cupy.cuda.Device(1):
-        assert cupy.asarray(made).data.ptr == made._v.raw.data.ptr
+        assert cupy.asarray(made).data.ptr == made._plain.raw.data.ptr
 
 
 def test_dlpack_both_ways() -> None:
@@ -393,7 +393,7 @@ def test_dlpack_both_ways() -> None:
     made = on(1, drawn(10))
     back = cupy.from_dlpack(made)
     assert back.device.id == 1
-    assert back.data.ptr == made._v.raw.data.ptr
+    assert back.data.ptr == made._plain.raw.data.ptr
     assert made.__dlpack_device__() == (2, 1)
     again = adarray.from_dlpack(back) if hasattr(adarray, "from_dlpack") else adarray.array(back)
     assert placed(again, 1)

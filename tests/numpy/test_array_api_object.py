@@ -149,4 +149,4 @@ def test_array_of_plain_memory_is_apart() -> None:
     for made in (xp.asarray(plain), xp.reshape(plain, (3, 1)), xp.atleast_1d(plain),
                  xp.broadcast_to(plain, (2, 3)), xp.array(plain, copy=None)):  # fmt: skip
         assert isinstance(made, ADArray)
-        assert not np.shares_memory(made._v, plain)
+        assert not np.shares_memory(made._plain, plain)

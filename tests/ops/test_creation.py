@@ -49,13 +49,13 @@ def test_adarrays_give_adarrays_with_numpys_layout(name: str) -> None:
         if not isinstance(args[0], np.ndarray) or type(args[0]) is not np.ndarray:
             continue
         x = adarray.array(args[0])
-        x._v = args[0].copy("K")
+        x._plain = args[0].copy("K")
         r = creation.CREATION[name](x, *args[1:], **kwargs)
-        wanted = getattr(np, name)(x._v, *args[1:], **kwargs)
+        wanted = getattr(np, name)(x._plain, *args[1:], **kwargs)
         assert isinstance(r, ADArray)
-        assert (r.dtype, r._v.flags.f_contiguous) == (wanted.dtype, wanted.flags.f_contiguous)
+        assert (r.dtype, r._plain.flags.f_contiguous) == (wanted.dtype, wanted.flags.f_contiguous)
         np.testing.assert_array_equal(r.numpy(), wanted)
-        assert (r is x) == (wanted is x._v)
+        assert (r is x) == (wanted is x._plain)
 
 
 SEQUENCES = {
@@ -172,7 +172,7 @@ def test_copy_false(name: str) -> None:
 def test_arguments_are_honoured() -> None:
     x = adarray.array(X)
     assert creation.array(x, ndmin=4).shape == (1, 1, 2, 3)
-    assert creation.asarray([x, x], order="F")._v.flags.f_contiguous
+    assert creation.asarray([x, x], order="F")._plain.flags.f_contiguous
     assert creation.asarray(x, device="cpu") is x
     with pytest.raises(ValueError, match=r'Only "cpu" is allowed'):
         creation.asarray(x, device="gpu")

@@ -80,7 +80,7 @@ def agree(got: Outcome, expected: Outcome) -> None:
     wanted = expected[1] if isinstance(expected[1], (tuple, list)) else [expected[1]]
     assert len(results) == len(wanted)
     for r, e in zip(results, wanted, strict=True):
-        value = r._v if isinstance(r, ADArray) else r
+        value = r._plain if isinstance(r, ADArray) else r
         assert np.shape(value) == np.shape(e)
         if type(e) is int:  # NumPy before 2.1 counts in Python's numbers
             assert type(value) is int

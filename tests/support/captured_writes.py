@@ -29,8 +29,8 @@ PLACES = {
     "closure": ("def j#():\n    v = {v}\n    return lambda: v\nk# = j#()", "k#()"),
     "array of objects": ("q# = np.empty(1, object); q#[0] = {v}", "q#[0]"),
     "property": (
-        "class R#:\n    def __init__(self): self._v = {v}\n"
-        "    @property\n    def v(self): return self._v\nr# = R#()", "r#.v",
+        "class R#:\n    def __init__(self): self._plain = {v}\n"
+        "    @property\n    def v(self): return self._plain\nr# = R#()", "r#.v",
     ),
     "deque": ("t# = collections.deque([{v}])", "t#[0]"),
     "enum": ("class E#(enum.Enum):\n    A = 1\nE#.A.v = {v}", "E#.A.v"),

@@ -21,7 +21,7 @@ def loss(x: Any, y: Any) -> Any:
 
 
 def on_device(x: Any) -> bool:
-    return isinstance(x, adarray.ADArray) and is_device(x._v)
+    return isinstance(x, adarray.ADArray) and is_device(x._plain)
 
 
 def moves(library: Any) -> tuple[int, int]:

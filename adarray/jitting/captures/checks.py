@@ -47,7 +47,7 @@ class Input:
         self.captured = obj
         value = obj.value
         if obj.kind == "adarray":
-            value = value._v
+            value = value._plain
         self.value = adopt(value) if obj.kind == "device" else value
 
 
@@ -359,15 +359,17 @@ class Maker:
             f"if type({name}) is not {self._constant(type(obj.value))} or "
             f"{name}._node is not N or {name}._x is not N: return N"
         )
-        if is_device(obj.value._v):
-            self._lines.append(f"{name}v = {name}._v")
+        if is_device(obj.value._plain):
+            self._lines.append(f"{name}v = {name}._plain")
             self._lines.append(f"if type({name}v) is not D: return N")
-            self._test_form(f"{name}v", obj, obj.value._v)
-        elif isinstance(obj.value._v, np.ndarray):
-            self._lines.append(f"{name}v = {name}._v")
-            self._test_array(f"{name}v", obj, obj.value._v)
+            self._test_form(f"{name}v", obj, obj.value._plain)
+        elif isinstance(obj.value._plain, np.ndarray):
+            self._lines.append(f"{name}v = {name}._plain")
+            self._test_array(f"{name}v", obj, obj.value._plain)
         else:
-            self._lines.append(f"if not same({name}._v, {self._constant(obj.value._v)}): return N")
+            self._lines.append(
+                f"if not same({name}._plain, {self._constant(obj.value._plain)}): return N"
+            )
 
     def _test_device(self, name: str, obj: CapturedObject) -> None:
         self._lines.append(f"if type({name}) is not {self._constant(type(obj.value))}: return N")

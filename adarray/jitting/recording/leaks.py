@@ -33,7 +33,7 @@ def refuse_leaks(x: Any) -> None:
     seen: set[int] = {id(x)}
     objects = [x]
     for obj in objects:
-        if type(obj) is Traced or (isinstance(obj, Handle) and type(obj._v) is Traced):
+        if type(obj) is Traced or (isinstance(obj, Handle) and type(obj._plain) is Traced):
             raise UntraceableError(
                 f"jit: a result is a {type(x).__name__}, inside of which a computed value would be "
                 "hidden; return arrays, in tuples, lists, dicts or dataclasses"

@@ -172,7 +172,7 @@ def record(
         concrete_links = concrete_links_of(results, links)
         written = []
         for i, h in handles:
-            v = h._v if type(h._v) is Traced else recorder.capture(h._v)
+            v = h._plain if type(h._plain) is Traced else recorder.capture(h._plain)
             if v.symbol is not recording.inputs[i]:
                 if v.shape != recording.inputs[i].shape or v.dtype != recording.inputs[i].dtype:
                     raise UntraceableError("jit: an argument gets another shape or dtype in place")
@@ -239,7 +239,7 @@ def _output(x: Any, recorder: Recorder) -> Any:
     plain = x if type(x) is np.ndarray and x.dtype.kind in "biufc" else None
     weak = isinstance(x, Handle) and x._x is not None and x._x.weak
     if isinstance(x, Handle):
-        x = sync_if_view(x)._v
+        x = sync_if_view(x)._plain
     if is_device(x) or (type(x) is np.ndarray and x.dtype.kind in "biufc"):
         x = recorder.capture(x)
     generator = output(x)

@@ -167,7 +167,7 @@ class Recorder(BaseEngine):
         expected = op.evaluate(*operands, **concrete(opened(params)))
         handles = [self.handle(v) if type(v) is Traced else v for v in values]
         output = body(*handles, **params)
-        result = output._v if isinstance(output, Handle) else output
+        result = output._plain if isinstance(output, Handle) else output
         got = concrete(result)
         form, wanted = (np.shape(got), np.result_type(got)), (np.shape(expected), expected.dtype)
         if form != wanted:

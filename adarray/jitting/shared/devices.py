@@ -122,7 +122,7 @@ class OnDevice:
         for i, x in enumerate((*targets, *captures)):
             text = f"v[{i}]"
             if isinstance(x, Handle):
-                text, x = f"{text}._v", x._v
+                text, x = f"{text}._plain", x._plain
             if type(x) is DeviceArray:
                 text = f"{text}.raw"
             elif type(x) is np.ndarray:
@@ -222,7 +222,7 @@ def _adarrays(library: Any, scalar: bool, otherwise: Callable[[Any], Any]) -> Ca
         v.aside = None
         v._form = form
         result = _new(ADArray)
-        result._v = v
+        result._plain = v
         result._node = None
         result._x = None
         result._frozen = False
@@ -278,7 +278,7 @@ def write(target: Any, value: Any) -> None:
         target[...] = value.host() if is_device(value) else value
         return
     into = adopt(target) if type(target) in KINDS else target
-    own = into._v if isinstance(into, Handle) else into
+    own = into._plain if isinstance(into, Handle) else into
     if not (is_device(value) and is_device(own) and value.raw is own.raw):  # else it is there
         into[...] = value
 
@@ -296,11 +296,11 @@ def with_adarrays(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     result = f(*args, **kwargs)
     for x, a in zip(leaves, adarrays, strict=True):
         if a is not x:
-            write(x, sync_if_view(a)._v)  # as far as it is not there
+            write(x, sync_if_view(a)._plain)  # as far as it is not there
     if any(isinstance(x, Handle) for x in leaves):
         return result
     results, again = flatten(result)
-    values = (sync_if_view(x)._v if isinstance(x, Handle) else x for x in results)
+    values = (sync_if_view(x)._plain if isinstance(x, Handle) else x for x in results)
     return again([v.raw if is_device(v) else v for v in values])
 
 

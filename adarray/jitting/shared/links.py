@@ -70,7 +70,7 @@ def _filled(x: Any, value: Callable[[int], Any]) -> Any:
     kind = type(x)
     if kind is Numbered:
         number = value(x.number)
-        number = number._v if isinstance(number, Handle) else number
+        number = number._plain if isinstance(number, Handle) else number
         return number.item() if hasattr(number, "item") else number
     if kind is tuple or kind is list:
         return kind([_filled(i, value) for i in x])
@@ -109,7 +109,7 @@ def links_of(
             continue
         seen[id(x)] = k
         root = root_of(sync_if_view(x))
-        if not isinstance(x._v, np.ndarray) or (whole and root is not x):
+        if not isinstance(x._plain, np.ndarray) or (whole and root is not x):
             continue
         if id(root) in inputs:
             links[k] = Link("input", inputs[id(root)], _steps(x))
@@ -122,7 +122,7 @@ def links_of(
         base = next((k for k in members if leaves[k] is root), None)
         for k in members:
             if k != base:
-                place = traced(root._v).symbol if base is None else base
+                place = traced(root._plain).symbol if base is None else base
                 links[k] = Link("value" if base is None else "leaf", place, _steps(leaves[k]))
     return links | again
 
@@ -133,7 +133,7 @@ def concrete_links_of(leaves: Sequence[Any], links: Mapping[int, Link]) -> dict[
     for k, link in links.items():
         x = leaves[k]
         if link.of == "value":
-            v = root_of(x)._v
+            v = root_of(x)._plain
             link = link._replace(place=v.value if isinstance(v, Symbolic) else v)
         if link.steps:
             link = link._replace(steps=concrete(opened(x._x.steps)))

@@ -124,7 +124,7 @@ class Bound:
         if isinstance(x, Handle):
             if traced(x):
                 self.follows = True
-            x = sync_if_view(x)._v
+            x = sync_if_view(x)._plain
             self.to_adarray = True
             if type(x) in BATCHED:
                 self.batched = True

@@ -305,4 +305,4 @@ def holds(x: Any) -> bool:
 
 def opened(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their values."""
-    return sync_if_view(x)._v if isinstance(x, Handle) else _mapped(x, opened)
+    return sync_if_view(x)._plain if isinstance(x, Handle) else _mapped(x, opened)

@@ -207,7 +207,7 @@ def _address(x: np.ndarray) -> int:
 
 
 def _plain(x: Any) -> Any:
-    return x._v if isinstance(x, Handle) else x
+    return x._plain if isinstance(x, Handle) else x
 
 
 # -- the comparisons ----------------------------------------------------------------------------

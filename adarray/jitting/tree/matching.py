@@ -71,7 +71,7 @@ def _part(x: Any, met: list[Any]) -> Hashable:
         met.append(x)
         return (*form_of(x, KINDS[kind](x), False), True, kind.__name__)
     if issubclass(kind, Handle):
-        v = x._v
+        v = x._plain
         met.append(x)
         plain = x._node is None and x._x is None and type(v) is DeviceArray
         return (*v.form, v._writeable, kind.__name__) if plain else None
@@ -144,10 +144,10 @@ def _tests(i: int, place: str, x: Any, space: dict[str, Any]) -> Iterator[str]:
         if not flags & 1:
             yield f"x.strides == {x.strides!r}"
     elif issubclass(kind, Handle):
-        space[f"f{i}"] = x._v.form
+        space[f"f{i}"] = x._plain.form
         yield f"type(x := {place}) is k{i} and x._node is None and x._x is None"
-        yield f"type(x := x._v) is T and (x._form or x.form) is f{i}"
-        yield f"x._writeable is {x._v._writeable}"
+        yield f"type(x := x._plain) is T and (x._form or x.form) is f{i}"
+        yield f"x._writeable is {x._plain._writeable}"
     elif kind in KINDS:
         array = adopt(x)
         space[f"f{i}"] = array.library.fits(array.form)

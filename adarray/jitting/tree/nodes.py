@@ -190,7 +190,7 @@ def op_of(
 def are_of(owners: list[Any], values: list[Any]) -> bool:
     """Whether captured ADArrays still hold the values that a call has read."""
     pairs = zip(owners, values, strict=True)
-    return all(h._v is x for h, x in pairs if isinstance(h, Handle))
+    return all(h._plain is x for h, x in pairs if isinstance(h, Handle))
 
 
 def needed(function: Any) -> list[Any]:
@@ -219,7 +219,7 @@ def attach(op: Op, function: Any, bound: Bound, captured: list[Any], result: Any
     if not floating:
         return result
     parents: list[Node | None] = []
-    avals = tuple(aval_of(x._v) for x in floating)
+    avals = tuple(aval_of(x._plain) for x in floating)
     saved: list[Any] = [(avals, needed(function))]
     guards = []
     span: tuple[int, int] | None = None

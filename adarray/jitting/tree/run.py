@@ -140,7 +140,7 @@ def _writing(
 
 def _of_host(x: Any) -> Any:
     """Return an input that is an ndarray, or the ndarray of an ADArray; None for others."""
-    x = x._v if isinstance(x, Handle) else x
+    x = x._plain if isinstance(x, Handle) else x
     return x if type(x) is np.ndarray else None
 
 
