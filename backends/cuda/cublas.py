@@ -79,7 +79,7 @@ class CublasHandle:
         _check("cublasSetWorkspace", _load().cublasSetWorkspace_v2(self.handle, place, WORKSPACE))
         self.used = True  # since a place was last looked for
         self._rooms = threading.local()
-        self._kept: list[Any] = []
+        self._captured_rooms: list[Any] = []
 
     def room(self, size: int) -> int:
         """Return the address of so many bytes, for one product of this thread at a time.
@@ -92,8 +92,8 @@ class CublasHandle:
         if not rooms or rooms[-1].mem.size < size:
             least = 2 * rooms[-1].mem.size if rooms else 0
             rooms.append(cupy.cuda.alloc(max(size, least)))
-        if self in _captured and rooms[-1] not in self._kept:
-            self._kept.append(rooms[-1])
+        if self in _captured and rooms[-1] not in self._captured_rooms:
+            self._captured_rooms.append(rooms[-1])
         return int(rooms[-1].ptr)
 
 

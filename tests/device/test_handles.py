@@ -149,7 +149,7 @@ def test_captured_graphs_keep_memory(standin: Standin) -> None:
     for i in range(100):
         standin.on(1000 + i)
     (kept,) = standin.module._captured
-    assert {kept.memory.ptr, *(x.ptr for x in kept._kept)} == places
+    assert {kept.memory.ptr, *(x.ptr for x in kept._captured_rooms)} == places
 
 
 def test_the_default_stream_is_not_asked_whether_it_is_captured(standin: Standin) -> None:

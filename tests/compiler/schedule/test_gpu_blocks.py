@@ -166,7 +166,7 @@ def test_a_gradient_has_both_kinds_of_kernels() -> None:
 
 
 def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: Any) -> None:
-    from adarray_backends.cuda import CudaBackend, kept
+    from adarray_backends.cuda import CudaBackend, disk_cache
     from adarray_native import owned
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
@@ -175,7 +175,7 @@ def test_the_command_shows_and_clears_what_is_kept(tmp_path: Path, monkeypatch: 
         list(backend.cache())[1]
         == "0 kernels for GPUs, 0.0 MiB of at most 512; blocks measured for 0"
     )
-    place = kept.folder()
+    place = disk_cache.folder()
     assert place == tmp_path / "adarray-kernels" / "cuda"
     one, two = "1" * 40, "2" * 40
     for name in (f"{one}.cubin", f"{two}.cubin", f"{one}.block", "mine.txt", "mine.cubin"):
