@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,22 +24,11 @@ _CHUNKS = 8  # pieces of work for each thread of the processor
 USUAL_LIMIT = 1 << 31  # bytes of tapes
 
 
-class _Call(ctypes.Structure):
-    """What compiled kernels get; `adarray.kernels.print_cpu` has it in C."""
-
-    _fields_ = (
-        ("args", ctypes.c_void_p),
-        ("sizes", ctypes.c_void_p),
-        ("grid", ctypes.c_int64 * 3),
-        ("block", ctypes.c_int64 * 3),
-        ("dynamic", ctypes.c_int64),
-        ("next", ctypes.c_int64),
-        ("blocks", ctypes.c_int64),
-        ("chunk", ctypes.c_int64),
-        ("limit", ctypes.c_int64),
-        ("status", ctypes.c_int64),
-        ("used", ctypes.c_int64),
-    )
+# What compiled kernels get; `adarray.kernels.print_cpu` has it in C.
+_CALL = np.dtype([
+    ("args", np.uintp), ("sizes", np.uintp), ("grid", np.int64, 3), ("block", np.int64, 3),
+    *((n, np.int64) for n in ("dynamic", "next", "blocks", "chunk", "limit", "status", "used")),
+])  # fmt: skip
 
 
 def engine() -> BaseEngine:
@@ -73,27 +61,24 @@ class CpuKernel:
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
-        held = []
-        pointers = (ctypes.c_void_p * max(1, len(self.kernel.order)))()
-        sizes = (ctypes.c_int64 * max(1, len(self.kernel.order)))()
-        for i, name in enumerate(self.kernel.order):
-            x = values[name]
-            if name in self.dtypes:
-                x = np.array(x, self.dtypes[name])
-            held.append(x)
-            pointers[i], sizes[i] = x.ctypes.data, x.size
-        call = _Call()
-        call.args, call.sizes = ctypes.addressof(pointers), ctypes.addressof(sizes)
-        call.grid[:], call.block[:] = launch.grid, launch.block
-        call.dynamic, call.blocks, call.limit = launch.shared, launch.blocks, limit
-        call.chunk = max(1, launch.blocks // (self.threads * _CHUNKS))
-        self.run(ctypes.addressof(call))
-        if call.status:
+        args = [
+            np.array(values[name], self.dtypes[name]) if name in self.dtypes else values[name]
+            for name in self.kernel.order
+        ]
+        pointers = np.array([x.ctypes.data for x in args], np.uintp)
+        sizes = np.array([x.size for x in args], np.int64)
+        call = np.zeros((), _CALL)
+        call["args"], call["sizes"] = pointers.ctypes.data, sizes.ctypes.data
+        call["grid"], call["block"] = launch.grid, launch.block
+        call["dynamic"], call["blocks"], call["limit"] = launch.shared, launch.blocks, limit
+        call["chunk"] = max(1, launch.blocks // (self.threads * _CHUNKS))
+        self.run(call.ctypes.data)
+        if call["status"]:
             raise KernelError(
                 f"kernel {self.kernel.name}: its tape needs more than memory_limit={limit} bytes; "
                 "give a larger one, or launch fewer threads at once"
             )
-        return int(call.used)
+        return int(call["used"])
 
 
 class CudaKernel:

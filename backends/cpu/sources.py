@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 from adarray_backends.cpu.kernels import kernels
+from cffi import FFI
 
-_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_ffi = FFI()
+_ffi.cdef("void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags);")
 
 
 @functools.cache
-def _team() -> Any:
-    """Return the function of the OpenMP library that has a team call a function, if there is one.
+def _parallel() -> Callable[..., None] | None:
+    """Return the function of the OpenMP library that has its threads call another, if there is one.
 
-    It is looked up in our extension module, whose team then runs it.
+    It is looked up in our extension module, whose thread pool then runs it.
     """
     module = importlib.import_module("adarray_native._openmp")
     try:
-        found = ctypes.CDLL(module.__file__).GOMP_parallel
+        function: Callable[..., None] = _ffi.dlopen(module.__file__).GOMP_parallel
     except AttributeError:
         return None
-    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-    found.restype = None
-    return found
+    return function
 
 
 def compiled(library: Any, threads: int, text: str, name: str) -> Callable[[int], None]:
@@ -40,12 +39,14 @@ def compiled(library: Any, threads: int, text: str, name: str) -> Callable[[int]
         If it does not compile the text.
     """
     address = kernels(library).load({name: text}).functions[name].run
-    team = _team() if threads > 1 else None
-    if team is None:
-        run: Callable[[int], None] = _RUN(address)
-        return run
+    run = _ffi.cast("void (*)(void *)", address)
+    parallel = _parallel() if threads > 1 else None
 
-    def together(data: int) -> None:
-        team(address, data, threads, 0)
+    def call(data: int) -> None:
+        pointer = _ffi.cast("void *", data)
+        if parallel is None:
+            run(pointer)
+        else:
+            parallel(run, pointer, threads, 0)
 
-    return together
+    return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import re
 import subprocess
@@ -12,7 +11,10 @@ from typing import Any
 
 import device
 import numpy as np
+from cffi import FFI
 
+_FFI = FFI()
+_FFI.cdef("int host_launch(void **args, const unsigned *grid, const unsigned *block);")
 _HERE = Path(__file__).parent
 _FOLDER = Path(tempfile.mkdtemp(prefix="adarray-kernels-"))
 
@@ -38,23 +40,21 @@ class Function:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr[:3000]
-        self._launch = ctypes.CDLL(str(target)).host_launch
+        self._launch = _FFI.dlopen(str(target)).host_launch
 
     def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
         """Run it."""
-        held = []
+        values = []  # arrays by their addresses, numbers as they are
         for x in args:
             if isinstance(x, device.Array):
                 assert x.v.flags.c_contiguous
-                held.append(ctypes.c_void_p(x.v.ctypes.data))
+                values.append(np.array([x.v.ctypes.data], np.uintp))
             else:
-                held.append(np.atleast_1d(x))
-        pointers = (ctypes.c_void_p * len(held))()
-        for i, x in enumerate(held):
-            pointers[i] = x.ctypes.data if isinstance(x, np.ndarray) else ctypes.addressof(x)
-        sizes = [(ctypes.c_uint * 3)(*s) for s in (grid, block)]
+                values.append(np.atleast_1d(x))
+        pointers = [_FFI.cast("void *", x.ctypes.data) for x in values]
         assert shared_mem <= 1 << 17
-        assert self._launch(pointers, *sizes) == 0, "a barrier was not reached by all threads"
+        status = self._launch(_FFI.new("void *[]", pointers), [*grid], [*block])
+        assert status == 0, "a barrier was not reached by all threads"
 
 
 class HostGpu(device.StandInEngine):
