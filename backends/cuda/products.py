@@ -202,7 +202,7 @@ def _transposed(x: MatrixStack, to: int, through: Any) -> MatrixStack:
     return MatrixStack(to, x.shape, (rounding.pitch_of(k), 1))
 
 
-def _leading(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
+def _copied_axes(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
     """Return lengths and strides of a copy's leading axes, and if it lies in columns.
 
     Axes along which nothing changes are not copied.
@@ -213,7 +213,7 @@ def _leading(x: MatrixStack) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _room(x: MatrixStack, wanted: str) -> int:
-    lead, transposed = _leading(x)
+    lead, transposed = _copied_axes(x)
     rows, columns = x.shape[-2:][::-1] if transposed else x.shape[-2:]
     count = math.prod(n for n, _ in lead) * rows * rounding.pitch_of(columns)
     return -(-count * rounding.size_of(wanted) // 256) * 256
@@ -221,7 +221,7 @@ def _room(x: MatrixStack, wanted: str) -> int:
 
 def _copied(x: MatrixStack, to: int, stored: str, wanted: str, through: Any) -> MatrixStack:
     """Return a copy whose matrices are dense, in the order in which they lie."""
-    lead, transposed = _leading(x)
+    lead, transposed = _copied_axes(x)
     inner = list(zip(x.shape[-2:], x.strides[-2:], strict=True))
     if transposed:
         inner.reverse()

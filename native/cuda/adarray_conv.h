@@ -3,7 +3,7 @@
  * To be compiled with these definitions, followed by adarray_conv_exact.h, adarray_conv_few.h, or,
  * for Tensor Cores, by adarray_conv_words.h and adarray_conv_tensor.h or adarray_conv_hopper.h:
  *   KIND     1 float, 2 float rounded to tf32, 3 bf16, 4 fp16, 5 double
- *   MADE     channels of the result in a tile
+ *   CHANNELS     channels of the result in a tile
  *   PLACES   its places of the result
  *   DEPTH    tiles in shared memory
  *   BLOCKS   that a multiprocessor holds at a time

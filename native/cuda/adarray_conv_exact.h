@@ -27,7 +27,7 @@ __device__ inline float fused(float a, float b, float c) { return fmaf(a, b, c);
 __device__ inline double fused(double a, double b, double c) { return fma(a, b, c); }
 
 /* A tile of sums, one thread's part of it. */
-#define TALL (MADE / 16)
+#define TALL (CHANNELS / 16)
 #define WIDE (PLACES / 16)
 
 struct __align__(16) Four { T v[4]; };
@@ -52,7 +52,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
     const Sums s = job->s;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
-    E *const a = (E *)memory, *const b = a + DEPTH * DEEP * (MADE + ROOM);
+    E *const a = (E *)memory, *const b = a + DEPTH * DEEP * (CHANNELS + ROOM);
     const int tile = blockIdx.x % s.tiles, group = blockIdx.y % s.groups;
     const int part = blockIdx.y / s.groups;
     const u32 first = blockIdx.x / s.tiles * PLACES;
@@ -67,7 +67,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
     const int ih = place < p.count ? (int)py * p.down + p.top : -(1 << 29);
     const int iw = (int)px * p.right + p.left;
     const E *const start = x + n * im.image + group * im.group + (i64)ih * im.width + iw;
-    const E *const weights = w + (((i64)group * s.steps) * DEEP * s.tiles + tile) * MADE;
+    const E *const weights = w + (((i64)group * s.steps) * DEEP * s.tiles + tile) * CHANNELS;
 
 #define LOAD_TILE(step)                                                                          \
     do {                                                                                         \
@@ -81,11 +81,11 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
             fetch(b + (slot * DEEP + k) * (PLACES + ROOM) + column,                              \
                   inside ? start + at.x : x, inside);                                            \
         }                                                                                        \
-        const int chunk = 16 / sizeof(E), chunks = MADE / chunk;                                 \
-        _Pragma("unroll") for (int i = 0; i < DEEP * MADE / chunk / THREADS; i++) {              \
+        const int chunk = 16 / sizeof(E), chunks = CHANNELS / chunk;                                 \
+        _Pragma("unroll") for (int i = 0; i < DEEP * CHANNELS / chunk / THREADS; i++) {              \
             const int at = threadIdx.x + i * THREADS, k = at / chunks, m = at % chunks * chunk;  \
-            fetch16(a + (slot * DEEP + k) * (MADE + ROOM) + m,                                   \
-                    weights + (i64)(k0 + k) * s.tiles * MADE + m, true);                         \
+            fetch16(a + (slot * DEEP + k) * (CHANNELS + ROOM) + m,                                   \
+                    weights + (i64)(k0 + k) * s.tiles * CHANNELS + m, true);                         \
         }                                                                                        \
     } while (0)
 
@@ -98,14 +98,14 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
         arrived<DEPTH - 2>();
         if (step + DEPTH - 1 < until) LOAD_TILE(step + DEPTH - 1);
         commit();
-        const E *const as = a + step % DEPTH * DEEP * (MADE + ROOM);
+        const E *const as = a + step % DEPTH * DEEP * (CHANNELS + ROOM);
         const E *const bs = b + step % DEPTH * DEEP * (PLACES + ROOM);
         #pragma unroll
         for (int k = 0; k < DEEP; k++) {
             Four af[TALL / 4], bf[WIDE / 4];
             #pragma unroll
             for (int i = 0; i < TALL; i += 4)
-                af[i / 4] = *(const Four *)(as + k * (MADE + ROOM) + row_of(i));
+                af[i / 4] = *(const Four *)(as + k * (CHANNELS + ROOM) + row_of(i));
             #pragma unroll
             for (int j = 0; j < WIDE; j += 4)
                 bf[j / 4] = *(const Four *)(bs + k * (PLACES + ROOM) + column_of(j));
@@ -130,7 +130,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
     T *const out = y + part * to.size + to.first + (i64)group * to.channels * to.channel;
     #pragma unroll
     for (int i = 0; i < TALL; i++) {
-        const int m = tile * MADE + row_of(i);
+        const int m = tile * CHANNELS + row_of(i);
         if (m >= to.channels) continue;
         #pragma unroll
         for (int j = 0; j < WIDE; j++) {
@@ -178,7 +178,7 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
     __shared__ int2 spots[PLACES];
-    E *const a = (E *)memory, *const b = a + DEPTH * MADE * PITCH;
+    E *const a = (E *)memory, *const b = a + DEPTH * CHANNELS * PITCH;
     const int tile = blockIdx.x % s.tiles, group = blockIdx.y % s.groups;
     const int part = blockIdx.y / s.groups, left = blockIdx.x / s.tiles * PLACES;
     const int start = part * s.stretch, until = min(s.steps, start + s.stretch);
@@ -188,8 +188,8 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     const int deep = threadIdx.x % LONG, line = threadIdx.x / LONG;
     const E *const images = x + group * im.group;
     const E *const other = g + from.first
-        + ((i64)group * from.channels + tile * MADE) * from.channel;
-    const int rows = from.channels - tile * MADE;
+        + ((i64)group * from.channels + tile * CHANNELS) * from.channel;
+    const int rows = from.channels - tile * CHANNELS;
 
 #define LOAD_LINES(step)                                                                         \
     do {                                                                                         \
@@ -201,10 +201,10 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
         const int ih = (int)py * p.down + p.top, iw = (int)px * p.right + p.left;                \
         const E *const window = images + n * im.image + (i64)ih * im.width + iw;                 \
         const E *const spot = other + n * from.image + rest;                                     \
-        _Pragma("unroll") for (int i = 0; i < MADE * LONG / THREADS; i++) {                      \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS * LONG / THREADS; i++) {                      \
             const int m = line + i * (THREADS / LONG);                                           \
             const bool inside = real && m < rows;                                                \
-            fetch(a + (slot * MADE + m) * PITCH + deep,                                          \
+            fetch(a + (slot * CHANNELS + m) * PITCH + deep,                                          \
                   inside ? spot + m * from.channel : g, inside);                                 \
         }                                                                                        \
         _Pragma("unroll") for (int i = 0; i < PLACES * LONG / THREADS; i++) {                    \
@@ -226,7 +226,7 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
         arrived<DEPTH - 2>();
         if (step + DEPTH - 1 < until) LOAD_LINES(step + DEPTH - 1);
         commit();
-        const E *const as = a + step % DEPTH * MADE * PITCH;
+        const E *const as = a + step % DEPTH * CHANNELS * PITCH;
         const E *const bs = b + step % DEPTH * PLACES * PITCH;
         const int chunk = 2; /* four would not fit the registers */
         struct __align__(2 * sizeof(E)) Chunk { E v[2]; };
@@ -251,7 +251,7 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     for (int i = 0; i < TALL; i++)
         #pragma unroll
         for (int j = 0; j < WIDE; j++) {
-            const int m = tile * MADE + tall_of(i), k = left + wide_of(j);
+            const int m = tile * CHANNELS + tall_of(i), k = left + wide_of(j);
             if (m < from.channels && k < elements) out[(i64)m * elements + k] = sum[i][j];
         }
 }

@@ -1,4 +1,4 @@
-/* Convolutions whose result has few channels, MADE <= 4, for adarray_conv.h: no tiles are filled.
+/* Convolutions whose result has few channels, CHANNELS <= 4, for adarray_conv.h: no tiles are filled.
  * Neither are they for gradients of weights if cotangents have few.
  *
  * In `gather`, a thread sums PLACES / THREADS places in the precision of the operands. The table
@@ -7,7 +7,7 @@
  */
 typedef T E;
 #define EACH (PLACES / THREADS)
-#define WIDE (MADE == 3 ? 4 : MADE)
+#define WIDE (CHANNELS == 3 ? 4 : CHANNELS)
 #define NEAR 8 /* channels of images */
 
 __device__ inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -41,7 +41,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
         start[i] = x + n * job->im.image + group * job->im.group + (i64)ih[i] * width + iw[i]
             + from * area;
     }
-    T sum[EACH][MADE] = {};
+    T sum[EACH][CHANNELS] = {};
     /* All elements of windows of some channels, which a cache holds, and then of the next ones. */
     for (int c0 = from; c0 < until; c0 += NEAR) {
         for (int k = 0; k < elements; k++) {
@@ -62,7 +62,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
                     const E seen = inside[i] ? *place[i] : (E)0;
                     place[i] += area;
                     #pragma unroll
-                    for (int m = 0; m < MADE; m++) sum[i][m] = fused(by.v[m], seen, sum[i][m]);
+                    for (int m = 0; m < CHANNELS; m++) sum[i][m] = fused(by.v[m], seen, sum[i][m]);
                 }
             };
             if (c0 + NEAR <= until) { /* without questions, so that loads go ahead */
@@ -85,7 +85,7 @@ gather(const E *__restrict__ x, const E *__restrict__ w, T *__restrict__ y,
         const i64 spot = m * to.image + (i64)v * to.row + (i64)h * to.column;
         if (q >= job->p.count) continue;
         #pragma unroll
-        for (int c = 0; c < MADE; c++) out[c * to.channel + spot] = sum[i][c];
+        for (int c = 0; c < CHANNELS; c++) out[c * to.channel + spot] = sum[i][c];
     }
 }
 
@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
       const Job *__restrict__ job)
 {
-    __shared__ T found[THREADS / 32][MADE][SUMMED];
+    __shared__ T found[THREADS / 32][CHANNELS][SUMMED];
     const Places p = job->p;
     const Result from = job->to;
     const int height = job->im.height, width = job->im.width;
@@ -108,8 +108,8 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
     const int start = part * job->s.stretch;
     const int until = min(job->s.steps, start + job->s.stretch);
     const E *const images = x + group * job->im.group;
-    const E *const cotangents = g + from.first + (i64)group * MADE * from.channel;
-    T sum[MADE][SUMMED] = {};
+    const E *const cotangents = g + from.first + (i64)group * CHANNELS * from.channel;
+    T sum[CHANNELS][SUMMED] = {};
     for (int step = start; step < until; step++) {
         const u32 place = (u32)step * THREADS + threadIdx.x;
         if (place >= p.count) break;
@@ -117,9 +117,9 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
         const u32 py = quotient(rest, p.row), px = rest - py * p.row.by;
         const int ih = (int)py * p.down + p.top, iw = (int)px * p.right + p.left;
         const E *const window = images + n * job->im.image + (i64)ih * width + iw;
-        E ct[MADE];
+        E ct[CHANNELS];
         #pragma unroll
-        for (int m = 0; m < MADE; m++) ct[m] = cotangents[n * from.image + m * from.channel + rest];
+        for (int m = 0; m < CHANNELS; m++) ct[m] = cotangents[n * from.image + m * from.channel + rest];
         #pragma unroll
         for (int e = 0; e < SUMMED; e++) {
             if (e >= count) break;
@@ -128,13 +128,13 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
             const bool inside = (u32)(ih + down) < (u32)height && (u32)(iw + right) < (u32)width;
             const E seen = inside ? window[at.x] : (E)0;
             #pragma unroll
-            for (int m = 0; m < MADE; m++) sum[m][e] = fused(ct[m], seen, sum[m][e]);
+            for (int m = 0; m < CHANNELS; m++) sum[m][e] = fused(ct[m], seen, sum[m][e]);
         }
     }
     /* In one order: lanes by halves, and warps one after the other. */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     #pragma unroll
-    for (int m = 0; m < MADE; m++)
+    for (int m = 0; m < CHANNELS; m++)
         #pragma unroll
         for (int e = 0; e < SUMMED; e++) {
             T total = sum[m][e];
@@ -144,11 +144,11 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
         }
     __syncthreads();
     const int m = threadIdx.x / SUMMED, e = threadIdx.x % SUMMED;
-    if (m >= MADE || e >= count) return;
+    if (m >= CHANNELS || e >= count) return;
     T total = found[0][m][e];
     #pragma unroll
     for (int k = 1; k < THREADS / 32; k++) total += found[k][m][e];
-    y[(((i64)part * job->s.groups + group) * MADE + m) * job->elements + left + e] = total;
+    y[(((i64)part * job->s.groups + group) * CHANNELS + m) * job->elements + left + e] = total;
 }
 
 /* -- before ------------------------------------------------------------------------------- */

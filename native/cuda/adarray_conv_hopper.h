@@ -2,14 +2,14 @@
  *
  * Warpgroups of 128 threads multiply tiles in shared memory while they copy the next ones, DEPTH
  * in all. Tables are those of adarray_conv_tensor.h. Rows of sums are places here (for `weigh`,
- * elements of windows), 64 for each multiplication, and columns are channels of the result, MADE.
+ * elements of windows), 64 for each multiplication, and columns are channels of the result, CHANNELS.
  *
  * Tiles that are read as they lie have rows of 128 bytes; in eight rows, which take 1024 bytes,
  * the 16 bytes c of row r lie at c ^ r % 8 (the PTX ISA's swizzling of 128 bytes, K-major).
  */
 #define DEEP 32                 /* words of a row of a tile */
 #define TALL (PLACES / 128)     /* blocks of 64 rows of a warpgroup: there are two */
-#define SUMS (MADE / 2)         /* of a block, of a thread */
+#define SUMS (CHANNELS / 2)         /* of a block, of a thread */
 
 #ifndef ADARRAY_CONV_HOST
 typedef unsigned long long Tile; /* a matrix descriptor */
@@ -53,22 +53,22 @@ __device__ inline Tile beyond(Tile t, int words) { return t + words / 4; }
 #define NAMES3                                                                                   \
     ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,"    \
     "%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#if MADE == 16
+#if CHANNELS == 16
 #define SUM_NAMES "%0,%1,%2,%3,%4,%5,%6,%7"
 #define ALL_SUMS(c) SUM8(c, 0)
 #define SHARED_NAMES "%8, %9"
 #define REGISTER_NAMES "{%8, %9, %10, %11}, %12"
-#elif MADE == 32
+#elif CHANNELS == 32
 #define SUM_NAMES "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define ALL_SUMS(c) SUM8(c, 0), SUM8(c, 8)
 #define SHARED_NAMES "%16, %17"
 #define REGISTER_NAMES "{%16, %17, %18, %19}, %20"
-#elif MADE == 64
+#elif CHANNELS == 64
 #define SUM_NAMES NAMES0
 #define ALL_SUMS(c) SUM32(c, 0)
 #define SHARED_NAMES "%32, %33"
 #define REGISTER_NAMES "{%32, %33, %34, %35}, %36"
-#elif MADE == 128
+#elif CHANNELS == 128
 #define SUM_NAMES NAMES0 NAMES1
 #define ALL_SUMS(c) SUM32(c, 0), SUM32(c, 32)
 #define SHARED_NAMES "%64, %65"
@@ -79,12 +79,12 @@ __device__ inline Tile beyond(Tile t, int words) { return t + words / 4; }
 #define SHARED_NAMES "%128, %129"
 #define REGISTER_NAMES "{%128, %129, %130, %131}, %132"
 #endif
-#define NAMED(n) MMA(n) /* after MADE is replaced */
+#define NAMED(n) MMA(n) /* after CHANNELS is replaced */
 
-/* Start to add products of 64 rows of a and MADE rows of b, 32 bytes of each. */
+/* Start to add products of 64 rows of a and CHANNELS rows of b, 32 bytes of each. */
 __device__ inline void multiply_tiles(float (&c)[SUMS], Tile a, Tile b)
 {
-    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(MADE) "{" SUM_NAMES "}, "
+    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(CHANNELS) "{" SUM_NAMES "}, "
                  SHARED_NAMES ", p, 1, 1" TURNED_SHARED(0) ";}" : ALL_SUMS(c) : "l"(a), "l"(b));
 }
 
@@ -92,7 +92,7 @@ __device__ inline void multiply_tiles(float (&c)[SUMS], Tile a, Tile b)
 /* The same with columns of a, which has 16 rows of 64 numbers. */
 __device__ inline void multiply_turned(float (&c)[SUMS], Tile a, Tile b)
 {
-    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(MADE) "{" SUM_NAMES "}, "
+    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(CHANNELS) "{" SUM_NAMES "}, "
                  SHARED_NAMES ", p, 1, 1" TURNED_SHARED(1) ";}" : ALL_SUMS(c) : "l"(a), "l"(b));
 }
 #endif
@@ -100,7 +100,7 @@ __device__ inline void multiply_turned(float (&c)[SUMS], Tile a, Tile b)
 /* The same with rows of a in registers, as mma.sync has them: 16 of each warp. */
 __device__ inline void multiply_rows(float (&c)[SUMS], const u32 (&a)[4], Tile b)
 {
-    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(MADE) "{" SUM_NAMES "}, "
+    asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(CHANNELS) "{" SUM_NAMES "}, "
                  REGISTER_NAMES ", p, 1, 1" TURNED ";}"
                  : ALL_SUMS(c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
@@ -165,7 +165,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             + ((i64)ih[i] * width + iw[i]) * job->words;
     }
     const i64 pitch = (i64)steps * DEEP;
-    const u32 *const weights = w + ((i64)(group * tiles + tile) * MADE + line) * pitch + chunk * 4;
+    const u32 *const weights = w + ((i64)(group * tiles + tile) * CHANNELS + line) * pitch + chunk * 4;
     const int spot = line * DEEP + (chunk ^ line % 8) * 4;
     int into = 0;
     int2 at = from < until ? __ldg(tab + from * (DEEP / 4) + chunk) : make_int2(0, 0);
@@ -181,9 +181,9 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             fetch16(a + into * PLACES * DEEP + spot + i * 32 * DEEP,                             \
                     inside ? start[i] + at.x : x, inside);                                       \
         }                                                                                        \
-        _Pragma("unroll") for (int i = 0; i < (MADE + 31) / 32; i++)                             \
-            if (MADE % 32 == 0 || line < MADE)                                                   \
-                fetch16(b + into * MADE * DEEP + spot + i * 32 * DEEP,                           \
+        _Pragma("unroll") for (int i = 0; i < (CHANNELS + 31) / 32; i++)                             \
+            if (CHANNELS % 32 == 0 || line < CHANNELS)                                                   \
+                fetch16(b + into * CHANNELS * DEEP + spot + i * 32 * DEEP,                           \
                         weights + i * 32 * pitch + now * DEEP, true);                            \
         into = into + 1 == DEPTH ? 0 : into + 1;                                                 \
         if (now + 1 < until) at = __ldg(tab + (now + 1) * (DEEP / 4) + chunk);                   \
@@ -203,7 +203,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             #pragma unroll
             for (int i = 0; i < TALL; i++)
                 multiply_tiles(sum[i], beyond(as, (slot * PLACES + i * 64) * DEEP + k),
-                               beyond(bs, slot * MADE * DEEP + k));
+                               beyond(bs, slot * CHANNELS * DEEP + k));
         end_products();
         slot = slot + 1 == DEPTH ? 0 : slot + 1;
         /* Everybody has finished the products of the step before the last one. */
@@ -226,7 +226,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             if (q >= job->p.count) continue;
             #pragma unroll
             for (int k = half; k < SUMS; k += k % 2 ? 3 : 1) {
-                const int c = tile * MADE + column_of(k);
+                const int c = tile * CHANNELS + column_of(k);
                 if (c < to.channels) out[c * to.channel + place] = sum[i][k];
             }
         }
@@ -263,7 +263,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
       const Job *__restrict__ job)
 {
     SHARED_MEMORY(memory);
-    u32 *const b = (u32 *)memory, *const a = b + DEPTH * MADE * DEEP;
+    u32 *const b = (u32 *)memory, *const a = b + DEPTH * CHANNELS * DEEP;
     Window *const windows = (Window *)(a + DEPTH * TILE_A); /* of two steps */
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     const int tiles = job->s.tiles, groups = job->s.groups;
@@ -282,10 +282,10 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
         + ((i64)job->p.top * width + job->p.left) * words;
     const int chunk = threadIdx.x % (DEEP / 4), line = threadIdx.x / (DEEP / 4);
     const i64 pitch = (i64)job->s.steps * DEEP;
-    const u32 *const cotangents = g + ((i64)group * job->to.channels + tile * MADE + line) * pitch
+    const u32 *const cotangents = g + ((i64)group * job->to.channels + tile * CHANNELS + line) * pitch
         + chunk * 4;
     const int spot = line * DEEP + (chunk ^ line % 8) * 4;
-    const int rows = job->to.channels - tile * MADE;
+    const int rows = job->to.channels - tile * CHANNELS;
     int into = 0;
 
     /* Where the windows of a step's places begin, found one step before they are copied. */
@@ -314,10 +314,10 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             fetch16(a + into * TILE_A + place_in(k, chunk_a),                                    \
                     inside ? images + from.begin : x, inside);                                   \
         }                                                                                        \
-        _Pragma("unroll") for (int i = 0; i < (MADE + 31) / 32; i++) {                           \
+        _Pragma("unroll") for (int i = 0; i < (CHANNELS + 31) / 32; i++) {                           \
             const bool inside = line + i * 32 < rows;                                            \
-            if (MADE % 32 == 0 || line < MADE)                                                   \
-                fetch16(b + into * MADE * DEEP + spot + i * 32 * DEEP,                           \
+            if (CHANNELS % 32 == 0 || line < CHANNELS)                                                   \
+                fetch16(b + into * CHANNELS * DEEP + spot + i * 32 * DEEP,                           \
                         inside ? cotangents + i * 32 * pitch + now * DEEP : g, inside);          \
         }                                                                                        \
         into = into + 1 == DEPTH ? 0 : into + 1;                                                 \
@@ -353,7 +353,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             begin_products();
             #pragma unroll
             for (int i = 0; i < TALL; i++)
-                multiply_rows(sum[i], af[k][i], beyond(bs, slot * MADE * DEEP + k * 8));
+                multiply_rows(sum[i], af[k][i], beyond(bs, slot * CHANNELS * DEEP + k * 8));
             end_products();
         }
 #else
@@ -363,7 +363,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             #pragma unroll
             for (int i = 0; i < TALL; i++)
                 multiply_turned(sum[i], beyond(as, slot * TILE_A + (i * LONG + k * 16) * 32),
-                                beyond(bs, slot * MADE * DEEP + k * 8));
+                                beyond(bs, slot * CHANNELS * DEEP + k * 8));
         end_products();
 #endif
         slot = slot + 1 == DEPTH ? 0 : slot + 1;
@@ -376,7 +376,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
 
     /* Sums of parts lie as [part][group][element of windows][channel]. */
     const int channels = job->to.channels, size = job->elements * PER;
-    float *const out = y + ((i64)part * groups + group) * size * channels + tile * MADE;
+    float *const out = y + ((i64)part * groups + group) * size * channels + tile * CHANNELS;
     #pragma unroll
     for (int i = 0; i < TALL; i++)
         #pragma unroll

@@ -41,7 +41,7 @@ __device__ inline void read_turned(u32 (&r)[4], const u32 *p)
 #endif
 
 /* Eight warps share a tile: two halves of its rows, four quarters of its columns. */
-#define ROWS_OF_WARP (MADE / 2)
+#define ROWS_OF_WARP (CHANNELS / 2)
 #define COLUMNS_OF_WARP (PLACES / 4)
 #define TALL (ROWS_OF_WARP / 16)
 #define WIDE (COLUMNS_OF_WARP / 8)
@@ -62,7 +62,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
        const Job *__restrict__ job)
 {
     SHARED_MEMORY(memory);
-    u32 *const a = (u32 *)memory, *const b = a + DEPTH * MADE * PITCH;
+    u32 *const a = (u32 *)memory, *const b = a + DEPTH * CHANNELS * PITCH;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     const int tiles = job->s.tiles, groups = job->s.groups, steps = job->s.steps;
     const int tile = blockIdx.x % tiles, group = blockIdx.y % groups;
@@ -87,7 +87,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             + ((i64)ih[i] * width + iw[i]) * job->words;
     }
     const i64 pitch = (i64)steps * DEEP;
-    const u32 *const weights = w + ((i64)(group * tiles + tile) * MADE + line) * pitch + chunk * 4;
+    const u32 *const weights = w + ((i64)(group * tiles + tile) * CHANNELS + line) * pitch + chunk * 4;
 
 #define LOAD_TILE(step)                                                                          \
     do {                                                                                         \
@@ -100,8 +100,8 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             fetch16(b + (slot * PLACES + line + i * 32) * PITCH + chunk * 4,                     \
                     inside ? start[i] + at.x : x, inside);                                       \
         }                                                                                        \
-        _Pragma("unroll") for (int i = 0; i < MADE / 32; i++)                                    \
-            fetch16(a + (slot * MADE + line + i * 32) * PITCH + chunk * 4,                       \
+        _Pragma("unroll") for (int i = 0; i < CHANNELS / 32; i++)                                    \
+            fetch16(a + (slot * CHANNELS + line + i * 32) * PITCH + chunk * 4,                       \
                     weights + i * 32 * pitch + now * DEEP, true);                                \
     } while (0)
 
@@ -118,7 +118,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
         arrived<DEPTH - 2>();
         if (step + DEPTH - 1 < until) LOAD_TILE(step + DEPTH - 1);
         commit();
-        const u32 *const as = a + step % DEPTH * MADE * PITCH + at_a;
+        const u32 *const as = a + step % DEPTH * CHANNELS * PITCH + at_a;
         const u32 *const bs = b + step % DEPTH * PLACES * PITCH + at_b;
         #pragma unroll
         for (int k = 0; k < DEEP; k += 8) {
@@ -152,7 +152,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
             const i64 spot = spots[column_of(j, k)];
             #pragma unroll
             for (int i = 0; i < TALL; i++) {
-                const int m = tile * MADE + row_of(i, k);
+                const int m = tile * CHANNELS + row_of(i, k);
                 if (spot >= 0 && m < to.channels) out[m * to.channel + spot] = sum[i][j][k];
             }
         }
@@ -161,7 +161,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
 /* -- gradients of weights --------------------------------------------------------------- */
 
 #define LONG 32                       /* places in a tile */
-#define WORDS_A (MADE / PER)          /* of a row, and between rows: in other banks, too */
+#define WORDS_A (CHANNELS / PER)          /* of a row, and between rows: in other banks, too */
 #define WORDS_B (PLACES / PER)
 #define GAP (KIND == 2 ? 8 : 4)
 #define PITCH_A (WORDS_A + GAP)
@@ -277,7 +277,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             const int spot = c < job->elements * PER ? low[c] : -1;
             #pragma unroll
             for (int i = 0; i < TALL; i++) {
-                const int m = tile * MADE + row_of(i, k);
+                const int m = tile * CHANNELS + row_of(i, k);
                 if (spot >= 0 && m < to.channels) out[m * to.channel + spot] = sum[i][j][k];
             }
         }

@@ -108,21 +108,21 @@ ADARRAY_BOTH(ADARRAY_LOGADDEXP)
  * arithmetic without branches becomes vector code everywhere, as fast as those instructions.
  * Ties go to even numbers; a nan keeps its sign and the leading bits of its payload. */
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-ADARRAY_FN float adarray_f16_to_f32(uint16_t x)
+ADARRAY_FN float adarray_f16_to_f32(unsigned short x)
 {
     float r;
     asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
     return r;
 }
-ADARRAY_FN uint16_t adarray_f32_to_f16(float x)
+ADARRAY_FN unsigned short adarray_f32_to_f16(float x)
 {
-    uint16_t r;
+    unsigned short r;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
     return r;
 }
-ADARRAY_FN uint16_t adarray_f64_to_f16(double x)
+ADARRAY_FN unsigned short adarray_f64_to_f16(double x)
 {
-    uint16_t r;
+    unsigned short r;
     asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r) : "d"(x));
     return r;
 }

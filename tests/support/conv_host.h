@@ -1,7 +1,7 @@
 /* Runs the kernels of adarray_conv.h on the processor: see device_host.h.
  *
  * Copies are not asynchronous here, and matrix instructions are what the PTX ISA says of their
- * fragments. KIND, MADE and PLACES are defined before.
+ * fragments. KIND, CHANNELS and PLACES are defined before.
  */
 #include "device_host.h"
 
@@ -153,18 +153,18 @@ static unsigned word_in(Tile t, unsigned row, unsigned word)
     return r;
 }
 static unsigned host_column(unsigned k) { return k / 4 * 8 + threadIdx.x % 4 * 2 + k % 2; }
-static void multiply_tiles(float (&c)[MADE / 2], Tile a, Tile b)
+static void multiply_tiles(float (&c)[CHANNELS / 2], Tile a, Tile b)
 {
-    for (unsigned k = 0; k < MADE / 2; k++) {
+    for (unsigned k = 0; k < CHANNELS / 2; k++) {
         const unsigned row = threadIdx.x / 32 % 4 * 16 + k / 2 % 2 * 8 + threadIdx.x % 32 / 4;
         for (unsigned w = 0; w < 8; w++)
             c[k] += inner(word_in(a, row, w), word_in(b, host_column(k), w));
     }
 }
 #if KIND != 2
-static void multiply_turned(float (&c)[MADE / 2], Tile a, Tile b)
+static void multiply_turned(float (&c)[CHANNELS / 2], Tile a, Tile b)
 {
-    for (unsigned k = 0; k < MADE / 2; k++) {
+    for (unsigned k = 0; k < CHANNELS / 2; k++) {
         const unsigned row = threadIdx.x / 32 % 4 * 16 + k / 2 % 2 * 8 + threadIdx.x % 32 / 4;
         for (unsigned w = 0; w < 16; w++) {
             const unsigned one = word_in(a, w, row / 2) >> row % 2 * 16 & 0xffff;
@@ -174,12 +174,12 @@ static void multiply_turned(float (&c)[MADE / 2], Tile a, Tile b)
     }
 }
 #endif
-static void multiply_rows(float (&c)[MADE / 2], const unsigned (&a)[4], Tile b)
+static void multiply_rows(float (&c)[CHANNELS / 2], const unsigned (&a)[4], Tile b)
 {
     static unsigned all[1024][4];
     memcpy(all[threadIdx.x], a, sizeof a);
     __syncwarp(~0u);
-    for (unsigned k = 0; k < MADE / 2; k++)
+    for (unsigned k = 0; k < CHANNELS / 2; k++)
         for (unsigned w = 0; w < 8; w++) {
             const unsigned *const four = all[threadIdx.x / 4 * 4 + w % 4];
             c[k] += inner(four[w / 4 * 2 + k / 2 % 2], word_in(b, host_column(k), w));
