@@ -44,8 +44,8 @@ HEAD = r"""
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef ADARRAY_KERNELS
-#define ADARRAY_KERNELS
+#ifndef KERNEL_HEAD
+#define KERNEL_HEAD
 typedef struct {
     void **args;
     int64_t *sizes;
@@ -77,7 +77,7 @@ static inline void *adarray_own(const adarray_call *call, int64_t size, int64_t 
     const int64_t work = call->blocks * call->block[0] * call->block[1] * call->block[2];
     return size <= (work > 4096 ? work : 4096) ? calloc(size, bytes) : 0;
 }
-#define ADARRAY_ATOMIC(T, I, NAME, COMBINED) \
+#define KERNEL_ATOMIC(T, I, NAME, COMBINED) \
     static inline T adarray_atomic_##NAME(T *p, T v) { \
         I before = __atomic_load_n((I *)p, __ATOMIC_RELAXED); \
         for (;;) { \
@@ -89,16 +89,16 @@ static inline void *adarray_own(const adarray_call *call, int64_t size, int64_t 
                                             __ATOMIC_RELAXED)) return x; \
         } \
     }
-#define ADARRAY_ATOMICS(T, I, S) \
-    ADARRAY_ATOMIC(T, I, add_##S, x + v) \
-    ADARRAY_ATOMIC(T, I, minimum_##S, x < v ? x : v) \
-    ADARRAY_ATOMIC(T, I, maximum_##S, x > v ? x : v)
-ADARRAY_ATOMICS(float, int32_t, float32)
-ADARRAY_ATOMICS(double, int64_t, float64)
-ADARRAY_ATOMICS(int32_t, int32_t, int32)
-ADARRAY_ATOMICS(uint32_t, int32_t, uint32)
-ADARRAY_ATOMICS(int64_t, int64_t, int64)
-ADARRAY_ATOMICS(uint64_t, int64_t, uint64)
+#define KERNEL_ATOMICS(T, I, S) \
+    KERNEL_ATOMIC(T, I, add_##S, x + v) \
+    KERNEL_ATOMIC(T, I, minimum_##S, x < v ? x : v) \
+    KERNEL_ATOMIC(T, I, maximum_##S, x > v ? x : v)
+KERNEL_ATOMICS(float, int32_t, float32)
+KERNEL_ATOMICS(double, int64_t, float64)
+KERNEL_ATOMICS(int32_t, int32_t, int32)
+KERNEL_ATOMICS(uint32_t, int32_t, uint32)
+KERNEL_ATOMICS(int64_t, int64_t, int64)
+KERNEL_ATOMICS(uint64_t, int64_t, uint64)
 #endif
 """
 

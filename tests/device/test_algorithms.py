@@ -49,7 +49,7 @@ def forms() -> list[Any]:
         for turned in range(4):
             a = Matrix(0, m, k, (1, m) if turned & 1 else (k, 1))
             b = Matrix(0, k, n, (1, k) if turned & 2 else (n, 1))
-            numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), dtype, given=given)
+            numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), dtype, factors=given)
             found += [lt.MatmulForm(numbers), lt.MatmulForm(numbers, -0.5, n)]
     return found
 
@@ -188,7 +188,7 @@ def test_first_operands_are_turned_for_tensor_cores() -> None:
         x = cupy.random.standard_normal((rows, columns + 4), dtype=np.float32)[:, :columns]
         pitch = rounding.pitch_of(rows)
         to = cupy.full((columns, pitch), np.nan, np.float32)
-        rounding.turn(x.data.ptr, to.data.ptr, rows, columns, columns + 4)
+        rounding.transpose(x.data.ptr, to.data.ptr, rows, columns, columns + 4)
         assert (to[:, :rows] == x.T).all()
         assert cupy.isnan(to[:, rows:]).all()
     k, m, n = 1024, 1100, 1028

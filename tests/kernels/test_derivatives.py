@@ -111,7 +111,8 @@ def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -
     scale = sum(abs(p) for p in parts) + abs(left) + 1e-30
     assert abs(left - sum(parts)) / scale < (1e-13 if dtype == "float64" else 2e-5)
     for a, b in zip(_tuple(out), _tuple(out_again), strict=True):
-        np.testing.assert_allclose(a, b)
+        # Atomic additions come in another order each time.
+        np.testing.assert_allclose(a, b, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "openmp"])

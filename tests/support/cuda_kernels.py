@@ -1,4 +1,4 @@
-"""Kernels in CUDA C as people write them, with arguments: what `adarray.kernels` is tested on."""
+"""Kernels in CUDA C as people write them, with arguments: for tests of `adarray.kernels`."""
 
 from __future__ import annotations
 

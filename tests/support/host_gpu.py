@@ -1,4 +1,7 @@
-"""A stand-in for a GPU that runs kernels in CUDA C++ on the processor: see kernel_host.h."""
+"""A stand-in for a GPU that runs kernels in CUDA C++ on the processor: see kernel_host.h.
+
+For tests of `adarray.kernels`.
+"""
 
 from __future__ import annotations
 

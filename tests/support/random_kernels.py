@@ -1,4 +1,7 @@
-"""Random kernels in CUDA C: branches, loops of every kind, jumps, memory that is overwritten."""
+"""Random kernels in CUDA C: branches, loops of every kind, jumps, memory that is overwritten.
+
+For tests of `adarray.kernels`.
+"""
 
 from __future__ import annotations
 

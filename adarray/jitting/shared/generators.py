@@ -293,5 +293,5 @@ def seeded(recorder: Any, kind: Callable[[Any], Any], seed: Any) -> TracedGenera
     seed = opened(seed)
     generator = kind(concrete(seed))
     symbol = Symbol((), object)
-    recorder.made(make, (kind, symbolic(seed)), symbol)
+    recorder.host_object(make, (kind, symbolic(seed)), symbol)
     return TracedGenerator(generator, symbol, recorder)

@@ -188,8 +188,10 @@ def test_with_an_engine_it_computes_what_eager_code_does(backend: str) -> None:
     with adarray.use(backend, **options):
         got = Interpreted(p, current_mode().engine)([x, w])
         expected, _ = adarray.vjp(eager, x, w)
+    # cuBLAS may choose another algorithm for the eager product.
+    tolerance = 1e-12 if backend == "cuda" else 0
     for a, e in zip(got, expected, strict=True):
-        np.testing.assert_array_equal(a, e)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(e), rtol=tolerance, atol=0)
 
 
 def test_c_strides_of_the_builder() -> None:
