@@ -23,6 +23,7 @@ from adarray.core.origins import origin_of
 from adarray.core.protocol import call_function, traced
 from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle, extras, root_of
+from adarray.device import is_device
 
 if TYPE_CHECKING:
     from adarray.arrays.adarray import ADArray
@@ -80,6 +81,27 @@ class GuardedFlags:
 
     def __repr__(self) -> str:
         return repr(self._flags).replace("WRITEABLE : False", "WRITEABLE : True")
+
+
+class ViewFlags:
+    """Flags of an argument that is a view where the caller has it, and a copy on a device."""
+
+    __slots__ = ("_flags",)
+
+    def __init__(self, flags: Any) -> None:
+        object.__setattr__(self, "_flags", flags)
+
+    def __getattr__(self, name: str) -> Any:
+        return name != "owndata" and getattr(self._flags, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return name not in ("O", "OWNDATA") and self._flags[name]
+
+    def __repr__(self) -> str:
+        return repr(self._flags)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._flags, name, value)
 
 
 class RecordedFlags:
@@ -210,6 +232,8 @@ class Attributes(_State):
         mode = MODE.get()
         if isinstance(v, Symbolic) and mode is not None and mode.recorder is not None:
             return RecordedFlags(flags, mode.recorder)
+        if is_device(v) and origin_of(root_of(self)) is not None:
+            return ViewFlags(flags)
         if flags.writeable or type(v) is not np.ndarray or not guarded(root_of(self)._plain):
             return flags
         steps = self._x.steps if self._x is not None else ()
