@@ -15,7 +15,7 @@ from adarray.base.op import ALIKE, DYNAMIC, METADATA, OPS, WRITERS, Layout, Op, 
 from adarray.core.inplace import WRITE
 
 pytest.importorskip("scipy")  # whose records are looked at, too
-import adarray.scipy.special  # noqa: E402
+import adarray.scipy.special
 
 FIELDS = [f for f in Op.__slots__ if not f.startswith("_")]
 OPTIONAL = {
@@ -23,7 +23,7 @@ OPTIONAL = {
     for name, p in inspect.signature(Op.__init__).parameters.items()
     if p.kind is p.KEYWORD_ONLY
 }
-ROOT = Path(adarray.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # Where kernels and lowerings are found by the names of records.
 BY_DESIGN = ("adarray/compiler/", "backends/")
