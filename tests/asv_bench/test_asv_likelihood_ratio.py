@@ -175,6 +175,7 @@ def test_attacks_move_each_pixel_to_where_the_loss_is_larger() -> None:
 def test_an_experiment_learns_resumes_and_is_reported(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
+    pytest.importorskip("matplotlib")  # draws the curves
     command = [
         name, "--methods", "bp", "lr-m", "--seeds", "2", "--backend", "numpy", "--quick",
         "--epochs", "2", "--out", str(tmp_path),
