@@ -82,7 +82,7 @@ def measure(threads: int) -> dict[str, Any]:
         program = Path(folder) / "ceilings"
         libraries = ("-lmvec", "-lm")
         subprocess.run(
-            [compiler, *FLAGS, "-I", str(NATIVE), str(HERE / "ceilings.c"),
+            [compiler, *FLAGS, "-I", str(NATIVE / "cpu"), "-I", str(NATIVE / "shared"), str(HERE / "ceilings.c"),
              "-o", str(program), *libraries],
             check=True,
         )  # fmt: skip

@@ -88,4 +88,4 @@ def test_what_lies_before_a_site_is_computed_once() -> None:
     est = likelihood_ratio(f, copies=4)
     shown = str(adarray.jit(est.evaluate).explain(est.draw(w, x, rng=0), w, x))
     forward, behind, local = 6, 2 * (5 + 4 + 3 + 2 + 1), 6
-    assert shown.count("product  dot") == forward + behind + local
+    assert shown.count("product  matmul") == forward + behind + local
