@@ -82,8 +82,8 @@ def measure(threads: int) -> dict[str, Any]:
         program = Path(folder) / "ceilings"
         libraries = ("-lmvec", "-lm")
         subprocess.run(
-            [compiler, *FLAGS, "-I", str(NATIVE / "cpu"), "-I", str(NATIVE / "shared"), str(HERE / "ceilings.c"),
-             "-o", str(program), *libraries],
+            [compiler, *FLAGS, *(f"-I{NATIVE / part}" for part in ("cpu", "shared")),
+             str(HERE / "ceilings.c"), "-o", str(program), *libraries],
             check=True,
         )  # fmt: skip
         done = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True)
