@@ -106,7 +106,7 @@ int adarray_fold(int kernel, uintptr_t x, unsigned int axes, uintptr_t result, i
                       threads);
 }
 
-/* Stop this thread's team. A forked child would wait for its members for ever. */
+/* Stop this thread's pool of threads. A forked child would wait for them for ever. */
 int adarray_pause(void)
 {
 #ifdef _OPENMP
@@ -116,7 +116,7 @@ int adarray_pause(void)
 #endif
 }
 
-/* Return how many processors a team may use. This thread may be bound to one of them. */
+/* Return how many processors a thread pool may use. This thread may be bound to one of them. */
 int adarray_processors(void)
 {
 #ifdef _OPENMP
@@ -150,7 +150,7 @@ _HEAD = """
 #include "map.h"
 #include "reduce.h"
 #ifdef _OPENMP
-__thread TeamAccount adarray_team_account;
+__thread ThreadsAccount adarray_threads_account;
 #endif
 """
 

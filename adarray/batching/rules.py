@@ -243,7 +243,7 @@ def shifted(*names: str, applies: Callable[[BatchCall], bool] | None = None) -> 
     ----------
     *names : str
         Parameters that are always given as axes, or left at defaults that the record names.
-    kept : callable, optional
+    applies : callable, optional
         Whether a call can be done so; one by one else.
     """
 

@@ -50,7 +50,7 @@ def lift(r: Any, args: tuple[Any, ...] = ()) -> Any:
     Parameters
     ----------
     r : any
-    given : tuple
+    args : tuple
         Arguments of the call: an array among them, or a view of another array, is
         copied, since an ADArray's memory is its own.
     """

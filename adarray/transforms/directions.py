@@ -69,7 +69,7 @@ def _along(
     ----------
     leaves : list
         Arrays whose elements the directions are.
-    given : list
+    inputs : list
         The differentiated arguments.
     few : int
         Up to how many directions are taken one after the other.

@@ -129,7 +129,7 @@ def check_variables(
         Number of the argument, or what it is called.
     tree : any
         The argument.
-    found : Variables
+    variables : Variables
         Of it.
     allow_int : bool
         Whether an argument without any variable is taken.

@@ -28,8 +28,6 @@ class TransformTask(NamedTuple):
         Returns the arguments; the first is differentiated, or has the batch.
     scanned : callable, optional
         ``scanned(jax, *args)``: the text with JAX's own loops.
-    bandwidth : int
-        Of the sparse ones: JAX's tool finds the pattern as well; this is for the table.
     """
 
     transform: str

@@ -303,8 +303,8 @@ class CpuEncoder:
     def _kernel(self, steps: list[int], i: int, step: KernelStep, f: Functions) -> None:
         ints = array("q", step.ints)
         ffi, lib = self._library.ffi, self._library.lib
-        workspace = lib.adarray_jit_scratch(f.scratch, ffi.from_buffer("int64_t[]", ints))
-        self._workspace = max(self._workspace, _align(workspace))
+        size = lib.adarray_jit_workspace(f.workspace, ffi.from_buffer("int64_t[]", ints))
+        self._workspace = max(self._workspace, _align(size))
         threads = max(1, min(self._threads, int(step.work / SHARE)))
         self.step_threads[i] = threads
         slots = [self._numbers[b] for b in step.buffers]

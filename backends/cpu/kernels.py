@@ -35,12 +35,12 @@ class Functions(NamedTuple):
     ----------
     run : int
         The kernel itself.
-    scratch : int
+    workspace : int
         How much memory of its own a thread needs.
     """
 
     run: int
-    scratch: int
+    workspace: int
 
 
 class LoadedKernels(NamedTuple):
@@ -192,10 +192,10 @@ class Kernels:
             return str(ffi.string(lib.adarray_jit_error()).decode(errors="replace"))
         for name in names:
             run = lib.adarray_jit_symbol(unit, name.encode())
-            scratch = lib.adarray_jit_symbol(unit, f"{name}_scratch".encode())
-            if not run or not scratch:
+            workspace = lib.adarray_jit_symbol(unit, f"{name}_scratch".encode())
+            if not run or not workspace:
                 return f"it has no function {name}"
-            self._functions[name] = Functions(run, scratch)
+            self._functions[name] = Functions(run, workspace)
         return ""
 
     def _make(

@@ -34,7 +34,7 @@ ROUNDS = 4  # of which the fastest two count; the first warms up
 ROUND_MS = 0.4  # that the runs of one algorithm take in a round
 _SIZES = {0: 4, 1: 8, 2: 2, 14: 2}  # bytes, by cudaDataType
 _lock = threading.Lock()
-_found: dict[tuple[int, MatmulForm], LtMatmul | None] = {}
+_choices: dict[tuple[int, MatmulForm], LtMatmul | None] = {}
 
 
 def chosen(form: MatmulForm) -> LtMatmul | None:
@@ -45,16 +45,16 @@ def chosen(form: MatmulForm) -> LtMatmul | None:
     """
     key = cupy.cuda.runtime.getDevice(), form
     try:
-        return _found[key]
+        return _choices[key]
     except KeyError:
         pass
     with _lock:
-        if key not in _found:
+        if key not in _choices:
             try:
-                _found[key] = _choose(form)
+                _choices[key] = _choose(form)
             except _UnableError:
                 return None
-        return _found[key]
+        return _choices[key]
 
 
 class _UnableError(Exception):

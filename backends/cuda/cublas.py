@@ -275,9 +275,9 @@ def numbers(
     leading dimension and distance of both operands and the result, how many there are, the types
     of operands and result, and the type of sums. The first operand is `b`.
     """
-    turned_a, turned_b = _transposition(a), _transposition(b)
-    assert turned_a is not None
-    assert turned_b is not None
+    operation_a, operation_b = _transposition(a), _transposition(b)
+    assert operation_a is not None
+    assert operation_b is not None
     out_kind = TYPES[dtype]
     kind = TYPES[factors] if factors else out_kind
     compute = _COMPUTE["float32"]
@@ -286,8 +286,8 @@ def numbers(
     elif kind == TYPES["float32"]:
         compute = _COMPUTE[precision]
     return (
-        turned_b[0], turned_a[0], out.columns, out.rows, a.columns, turned_b[1], b.distance,
-        turned_a[1], a.distance, max(out.columns, out.strides[0]), out.distance, out.count, kind,
+        operation_b[0], operation_a[0], out.columns, out.rows, a.columns, operation_b[1], b.distance,
+        operation_a[1], a.distance, max(out.columns, out.strides[0]), out.distance, out.count, kind,
         out_kind, compute,
     )  # fmt: skip
 
@@ -306,7 +306,7 @@ def multiply(
         Of `out`.
     precision : {"float32", "tf32", "bf16", "fp16"}
         What float32 operands are rounded to for Tensor Cores; sums are float32.
-    given : {"", "float16", "bfloat16"}
+    factors : {"", "float16", "bfloat16"}
         What `a` and `b` are, if they are not of `dtype`.
     to : DirectCalls
         Takes the call.

@@ -21,7 +21,7 @@ __device__ __forceinline__ {type} both({type} a, {type} b)
     return ((b {beats} a) | (b != b)) ? b : a;
 }}
 extern "C" __global__ void __launch_bounds__({threads}) forward(
-    const {type} *__restrict__ a, {type} *__restrict__ r, int *__restrict__ found, const int n)
+    const {type} *__restrict__ a, {type} *__restrict__ r, int *__restrict__ ties, const int n)
 {{
     __shared__ {type} values[{threads} / 32];
     __shared__ int counts[{threads} / 32], places[{threads} / 32];
@@ -60,16 +60,16 @@ extern "C" __global__ void __launch_bounds__({threads}) forward(
             place = min(place, places[w]);
         }}
         r[blockIdx.x] = x;
-        found[2 * blockIdx.x] = count;
-        found[2 * blockIdx.x + 1] = place;
+        ties[2 * blockIdx.x] = count;
+        ties[2 * blockIdx.x + 1] = place;
     }}
 }}
 extern "C" __global__ void __launch_bounds__({threads}) backward(
     const {type} *__restrict__ a, const {type} *__restrict__ out, const {type} *__restrict__ g,
-    const int g_step, const int *__restrict__ found, {type} *__restrict__ r, const int n)
+    const int g_step, const int *__restrict__ ties, {type} *__restrict__ r, const int n)
 {{
     const long long row = blockIdx.x;
-    const int c = found[2 * row], place = found[2 * row + 1];
+    const int c = ties[2 * row], place = ties[2 * row + 1];
     const {type} share = g[row * g_step] / ({type})c, value = out[row];
     const {type} other = c == 0 ? g[row * g_step] * ({type})ADARRAY_NAN : ({type})0;
     const Pack *packs = (const Pack *)(a + row * n);

@@ -67,7 +67,7 @@ class Results:
     Parameters
     ----------
     gpu : Gpu
-    made : list of tuple
+    arrays : list of tuple
         Slot, shape and dtype of each result.
 
     Attributes

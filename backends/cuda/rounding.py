@@ -37,7 +37,7 @@ __device__ inline unsigned short fp16(float x) {
 }
 struct __align__(sizeof(%(to)s) * PACK) Out { %(to)s v[PACK]; };
 struct __align__(sizeof(%(from)s) * PACK) In { %(from)s v[PACK]; };
-__device__ inline Out turned(const %(from)s *from) {
+__device__ inline Out converted(const %(from)s *from) {
     const In in = *(const In *)from;
     Out out;
     for (int k = 0; k < PACK; k++) {
@@ -54,16 +54,16 @@ copied(const %(from)s *__restrict__ from, %(to)s *__restrict__ to, i64 inner, i6
     if (i >= inner) return;
     for (i64 z = blockIdx.z; z < n0 * n1; z += gridDim.z) {
         const %(from)s *const matrix = from + z / n1 * s0 + z %% n1 * s1 + i * PACK * s3;
-        %(to)s *const made = to + z * rows * pitch + i * PACK;
+        %(to)s *const result = to + z * rows * pitch + i * PACK;
         for (i64 first = (i64)blockIdx.y * %(rows)d; first < rows;
              first += (i64)gridDim.y * %(rows)d) {
             Out out[%(rows)d];
             #pragma unroll
             for (int k = 0; k < %(rows)d; k++)
-                if (first + k < rows) out[k] = turned(matrix + (first + k) * s2);
+                if (first + k < rows) out[k] = converted(matrix + (first + k) * s2);
             #pragma unroll
             for (int k = 0; k < %(rows)d; k++)
-                if (first + k < rows) *(Out *)(made + (first + k) * pitch) = out[k];
+                if (first + k < rows) *(Out *)(result + (first + k) * pitch) = out[k];
         }
     }
 }
@@ -89,7 +89,7 @@ __device__ inline void store(float *to, const float *v, i64 count) {
 }
 // to[j * pitch + i] = from[i * step + j]
 extern "C" __global__ void __launch_bounds__(256)
-turned(const float *__restrict__ from, float *__restrict__ to, i64 rows, i64 columns, i64 step,
+transposed(const float *__restrict__ from, float *__restrict__ to, i64 rows, i64 columns, i64 step,
        i64 pitch) {
     __shared__ float tile[64][65];
     const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16;
@@ -168,7 +168,7 @@ def add_row(
 
 @functools.cache
 def _transposing(device: int, pack: int) -> Any:  # noqa: ARG001
-    return nvrtc.load(cupy, f"#define PACK {pack}\n{_TRANSPOSED}", ("turned",))[0]
+    return nvrtc.load(cupy, f"#define PACK {pack}\n{_TRANSPOSED}", ("transposed",))[0]
 
 
 @functools.cache
@@ -209,7 +209,7 @@ def copy(
     address, to : int
     shape, strides : tuple of int
         Strides in elements.
-    given, wanted : str
+    stored, wanted : str
         Kinds of the elements: float32 becomes bfloat16 or float16, or each what it is.
     through : cublas.DirectCalls
         Takes the launch.

@@ -10,7 +10,7 @@
 
 #include "adarray_integer.h"
 
-/* Functions that have no vector version, one lane after the other: a loop that calls one
+/* Functions that have no vector version, one element after the other: a loop that calls one
  * becomes vector code all the same, and what else it calls comes from libmvec. The compiler
  * makes the vector versions of these; the functions that they call are not inlined. */
 #define ADARRAY_BY_LANE(T, name, function)                                                 \

@@ -18,7 +18,7 @@
 
 /* The logarithm of a float, within 1 ulp (the polynomial of Cephes). NumPy's errs by up to
  * 4 ulp and libmvec's by up to 3, often in opposite directions. For x <= 0, inf - inf
- * raises a flag, so that NumPy is asked and warns. */
+ * raises a flag, so that NumPy computes it and warns. */
 ADARRAY_FN float ADARRAY_LEVEL(adarray_log_f32)(float x)
 {
     const _Bool small = x < 1.17549435e-38f;

@@ -22,9 +22,9 @@ typedef int32_t Index;
 /* Return an array of `n` numbers -1; NULL where memory runs out. */
 static Index *minus_ones(int64_t n)
 {
-    Index *made = malloc((size_t)(n > 0 ? n : 1) * sizeof(Index));
-    if (made) memset(made, 0xff, (size_t)n * sizeof(Index));
-    return made;
+    Index *numbers = malloc((size_t)(n > 0 ? n : 1) * sizeof(Index));
+    if (numbers) memset(numbers, 0xff, (size_t)n * sizeof(Index));
+    return numbers;
 }
 
 /* Return the smallest colour that `forbidden` does not hold for `v`; note that it is used. */
@@ -160,7 +160,7 @@ static void join(Index *parent, Index a, Index b)
 }
 
 /* Greedy colouring of a symmetric pattern without its diagonal, in which every cycle has three
- * colours. `edge` numbers the edge of each entry; the edges of two colours are kept as trees. */
+ * colours. `edge` numbers the edge of each entry; the edges of two colours form trees. */
 int64_t adarray_color_acyclic(int64_t n, uintptr_t start_, uintptr_t at_, uintptr_t edge_,
                               int64_t edges, uintptr_t order, uintptr_t colors)
 {
@@ -212,7 +212,7 @@ int64_t adarray_color_acyclic(int64_t n, uintptr_t start_, uintptr_t at_, uintpt
 /* Find an order in which entries are known from sums of entries.
  *
  * Entry s is a part of sum place[s], and the same entry is slot other[s]. The slot that stands
- * alone in its sum is known; then it can be taken out of the other one's sum. `order` gets the
+ * alone in its sum is known; then it can be subtracted from the other one's sum. `order` gets the
  * slots; their number is returned, less than half of all if some cannot be known.
  */
 int64_t adarray_peel(int64_t slots, int64_t places, uintptr_t place_, uintptr_t other_,
@@ -223,14 +223,14 @@ int64_t adarray_peel(int64_t slots, int64_t places, uintptr_t place_, uintptr_t 
     Index *count = calloc((size_t)(places > 0 ? places : 1), sizeof(Index));
     Index *mixed = calloc((size_t)(places > 0 ? places : 1), sizeof(Index));
     char *known = calloc((size_t)(slots > 0 ? slots : 1), 1);
-    int64_t made = -1;
+    int64_t ordered = -1;
     if (count && mixed && known) {
-        made = 0;
+        ordered = 0;
         for (int64_t s = 0; s < slots; s++) count[place[s]]++, mixed[place[s]] ^= (Index)s;
         for (int64_t s = 0; s < slots; s++)
             if (count[place[s]] == 1 && !known[s] && !known[other[s]])
-                queue[made++] = (Index)s, known[s] = 1;
-        for (int64_t k = 0; k < made; k++) {
+                queue[ordered++] = (Index)s, known[s] = 1;
+        for (int64_t k = 0; k < ordered; k++) {
             const Index s = queue[k], t = other[s], q = place[t];
             count[place[s]]--, mixed[place[s]] ^= s;
             if (t == s) continue;
@@ -238,11 +238,11 @@ int64_t adarray_peel(int64_t slots, int64_t places, uintptr_t place_, uintptr_t 
             count[q]--, mixed[q] ^= t;
             if (count[q] != 1) continue;
             const Index u = mixed[q];
-            if (!known[u] && !known[other[u]]) queue[made++] = u, known[u] = 1;
+            if (!known[u] && !known[other[u]]) queue[ordered++] = u, known[u] = 1;
         }
     }
     free(count), free(mixed), free(known);
-    return made;
+    return ordered;
 }
 
 /* Compute entries in such an order: values[k] = sums[from[k]], which is taken out of the sum

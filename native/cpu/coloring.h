@@ -1,7 +1,7 @@
 /* Colourings of sparse patterns: which columns of a Jacobian, or of a symmetric Hessian, one
  * direction may combine.
  *
- * Patterns are given by compressed rows: `start` (n + 1 numbers) and `at`. Colours count from 0;
+ * Patterns are compressed rows: `start` (n + 1 numbers) and `at`. Colours count from 0;
  * functions return their number, or -1 where memory runs out.
  */
 #ifndef ADARRAY_COLORING_H

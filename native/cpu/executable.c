@@ -147,9 +147,9 @@ static int fill_scalars(const Executable *e, const Instance *x, PyObject *list)
     for (int64_t i = 0; i < plan->n_results; i++) {
         const Result *r = &plan->results[i];
         if (r->kind != RESULT_SCALAR) continue;
-        PyObject *made = PyArray_Scalar(x->base[r->view.slot] + r->view.offset,
-                                        descr_at(e, r->view.descr), NULL);
-        if (made == NULL || PyList_SetItem(list, (Py_ssize_t)i, made) < 0) return 0;
+        PyObject *scalar = PyArray_Scalar(x->base[r->view.slot] + r->view.offset,
+                                          descr_at(e, r->view.descr), NULL);
+        if (scalar == NULL || PyList_SetItem(list, (Py_ssize_t)i, scalar) < 0) return 0;
     }
     return 1;
 }
@@ -174,8 +174,8 @@ static int bind(const Executable *e, Instance *x, PyObject *arrays, PyObject *li
 
 /* -- calls of Python --------------------------------------------------------------------------- */
 
-/* Return an operand: a look at an input or a constant, for that is not ours to keep from
- * being kept, and a copy of what lies in memory that is used again. */
+/* Return an operand: a view of an input or a constant, since the function may hold on to
+ * those, and a copy of what lies in memory that is used again. */
 static PyObject *operand(const Executable *e, const Instance *x, const View *v, PyObject *arrays)
 {
     const Slot *s = &e->plan->slots[v->slot];
@@ -187,34 +187,34 @@ static PyObject *operand(const Executable *e, const Instance *x, const View *v, 
     if (s->kind == SLOT_CONST) owner = PyTuple_GetItem(e->consts, (Py_ssize_t)s->index);
     if (PyErr_Occurred()) return NULL;
     Py_INCREF((PyObject *)descr);
-    PyObject *look = PyArray_NewFromDescr(&PyArray_Type, descr, (int)v->nd,
+    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, (int)v->nd,
                                           (const npy_intp *)v->dims,
                                           (const npy_intp *)v->strides, data, 0, NULL);
-    if (look == NULL) return NULL;
+    if (view == NULL) return NULL;
     if (owner != NULL && PyArray_Check(owner)) {
         Py_INCREF(owner);
-        if (PyArray_SetBaseObject((PyArrayObject *)look, owner) == 0) return look;
-        Py_DECREF(look);
+        if (PyArray_SetBaseObject((PyArrayObject *)view, owner) == 0) return view;
+        Py_DECREF(view);
         return NULL;
     }
-    PyObject *copy = PyArray_NewCopy((PyArrayObject *)look, NPY_CORDER);
-    Py_DECREF(look);
+    PyObject *copy = PyArray_NewCopy((PyArrayObject *)view, NPY_CORDER);
+    Py_DECREF(view);
     return copy;
 }
 
-static int store_result(const Executable *e, Instance *x, const View *v, PyObject *given)
+static int store_result(const Executable *e, Instance *x, const View *v, PyObject *array)
 {
     const PyArray_Descr *descr = descr_at(e, v->descr);
     int64_t bytes = descr ? PyDataType_ELSIZE(descr) : 0;
     for (int64_t i = 0; i < v->nd; i++) bytes *= v->dims[i];
-    if (given == NULL || !PyArray_Check(given)
-        || !PyArray_CHKFLAGS((PyArrayObject *)given, NPY_ARRAY_C_CONTIGUOUS)
-        || PyArray_NBYTES((PyArrayObject *)given) != bytes) {
+    if (array == NULL || !PyArray_Check(array)
+        || !PyArray_CHKFLAGS((PyArrayObject *)array, NPY_ARRAY_C_CONTIGUOUS)
+        || PyArray_NBYTES((PyArrayObject *)array) != bytes) {
         PyErr_SetString(PyExc_TypeError, "compiled plan: a called function gave another result "
                                          "than when it was recorded; report this");
         return 0;
     }
-    memcpy(x->base[v->slot] + v->offset, PyArray_BYTES((PyArrayObject *)given), (size_t)bytes);
+    memcpy(x->base[v->slot] + v->offset, PyArray_BYTES((PyArrayObject *)array), (size_t)bytes);
     return 1;
 }
 
@@ -223,19 +223,19 @@ static int call_step(const Executable *e, Instance *x, const Step *s, PyObject *
                      PyObject *arrays)
 {
     PyObject *function = PyTuple_GetItem(functions, (Py_ssize_t)s->call.function);
-    PyObject *list = PyList_New((Py_ssize_t)s->call.operands), *given = NULL;
+    PyObject *list = PyList_New((Py_ssize_t)s->call.operands), *results = NULL;
     int ok = function != NULL && list != NULL;
     for (int64_t i = 0; ok && i < s->call.operands; i++) {
-        PyObject *made = operand(e, x, &s->call.views[i], arrays);
-        ok = made != NULL && PyList_SetItem(list, (Py_ssize_t)i, made) == 0;
+        PyObject *array = operand(e, x, &s->call.views[i], arrays);
+        ok = array != NULL && PyList_SetItem(list, (Py_ssize_t)i, array) == 0;
     }
-    if (ok) given = PyObject_CallFunctionObjArgs(function, list, NULL);
-    ok = given != NULL;
+    if (ok) results = PyObject_CallFunctionObjArgs(function, list, NULL);
+    ok = results != NULL;
     for (int64_t i = 0; ok && i < s->call.results; i++) {
-        PyObject *result = PyList_GetItem(given, (Py_ssize_t)i);
+        PyObject *result = PyList_GetItem(results, (Py_ssize_t)i);
         ok = result != NULL && store_result(e, x, &s->call.views[s->call.operands + i], result);
     }
-    Py_XDECREF(given);
+    Py_XDECREF(results);
     Py_XDECREF(list);
     return ok;
 }
@@ -273,10 +273,10 @@ static PyObject *compute(const Executable *e, Instance *x, PyObject *self, PyObj
     if (code < 0 || (code == 0 && !fill_scalars(e, x, list))) goto failed;
     if (stamps) stamps[e->plan->n_origins] = plan_clock();
     if (code != 0 || flags != 0) {
-        PyObject *made = PyObject_CallFunction(report, "OiLO", arrays, flags, (long long)code,
-                                               code ? Py_None : list);
+        PyObject *answer = PyObject_CallFunction(report, "OiLO", arrays, flags, (long long)code,
+                                                 code ? Py_None : list);
         Py_DECREF(list);
-        return made;
+        return answer;
     }
     return list;
 failed:
@@ -357,7 +357,7 @@ static int bind_consts(const Plan *plan, PyObject *consts)
 static int uses_pool(const Executable *e)
 {
     const Plan *plan = e->plan;
-    if (plan->arena + plan->scratch * plan->threads >= POOLED) return 1;
+    if (plan->arena + plan->workspace * plan->threads >= POOLED) return 1;
     for (int64_t i = 0; i < plan->n_results; i++) {
         const View *v = &plan->results[i].view;
         if (plan->results[i].donor >= 0) continue;
@@ -399,16 +399,16 @@ static PyObject *make(PyObject *module, PyObject *args)
     Py_INCREF(descrs);
     e->plan->pooled = uses_pool(e);
     if (e->plan->pooled) pool_hold();
-    PyObject *capsule = PyCapsule_New(e, NAME, destroy), *made = NULL;
+    PyObject *capsule = PyCapsule_New(e, NAME, destroy), *callables = NULL;
     PyObject *self = capsule ? PyTuple_Pack(3, capsule, functions, report) : NULL;
     PyObject *first = self ? PyCFunction_NewEx(&run_method, self, NULL) : NULL;
     PyObject *second = first ? PyCFunction_NewEx(&timed_method, self, NULL) : NULL;
-    if (second) made = PyTuple_Pack(2, first, second);
+    if (second) callables = PyTuple_Pack(2, first, second);
     Py_XDECREF(second);
     Py_XDECREF(first);
     Py_XDECREF(self);
     Py_XDECREF(capsule);
-    return made;
+    return callables;
 }
 
 static PyMethodDef make_method = {"make", make, METH_VARARGS, NULL};

@@ -19,7 +19,7 @@
  * memory, gain from fewer. */
 #define MATRIX_SHARE 262144.0
 #define VECTOR_SHARE 65536.0
-#define MAX_TEAM 256      /* BLAS has buffers for more callers than that */
+#define MAX_THREADS 256   /* BLAS has buffers for more callers than that */
 #define DOT_BLOCK 32768   /* elements of one partial sum */
 #define DOT_BLOCKS 256
 
@@ -74,12 +74,12 @@ const char *adarray_blas_open(const char *path)
         {"scipy_openblas_set_num_threads", &set_threads},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *found = dlsym(handle, symbols[i].name);
-        if (!found) {
+        void *symbol = dlsym(handle, symbols[i].name);
+        if (!symbol) {
             snprintf(text, sizeof text, "%s has no function %s", path, symbols[i].name);
             return text;
         }
-        memcpy(symbols[i].at, &found, sizeof found);
+        memcpy(symbols[i].at, &symbol, sizeof symbol);
     }
     set_threads(1);
     __atomic_store_n(&blas.ready, 1, __ATOMIC_RELEASE);
@@ -242,7 +242,7 @@ static void gemv(const Product *p, int transpose, intptr_t rows, intptr_t cols, 
                  const char *matrix, const char *vector, intptr_t step, char *c)
 {
     const int t = transpose ? TRANSPOSED : NORMAL, r = (int)rows, k = (int)cols, s = (int)step;
-    /* Versions of OpenBLAS differ in whether 0 * nan is taken for 0 in the old result. */
+    /* Versions of OpenBLAS differ in whether 0 * nan counts as 0 in the old result. */
     memset(c, 0, (size_t)((transpose ? cols : rows) * p->size));
     if (p->size == 4)
         blas.sgemv(ROW_MAJOR, t, r, k, 1, (const float *)matrix, (int)ld, (const float *)vector, s,
@@ -335,7 +335,7 @@ static int plan(Product *p, int threads)
 {
     const double share = p->m == 1 || p->n == 1 ? VECTOR_SHARE : MATRIX_SHARE;
     const double worth = (double)p->m * (double)p->n * (double)p->k * (double)p->count / share;
-    if (threads > MAX_TEAM) threads = MAX_TEAM;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (worth < threads) threads = (int)worth;
     p->parts_m = p->parts_n = 1;
     if (threads < 2) return 1;
@@ -352,12 +352,12 @@ static int plan(Product *p, int threads)
     return threads;
 }
 
-/* Compute every `team`-th item from `first` on; an item is a tile of one product. */
-static void tiles_part(void *context, int first, int team)
+/* Compute every `threads`-th item from `first` on; an item is a tile of one product. */
+static void tiles_part(void *context, int first, int threads)
 {
     const Product *p = context;
     const int tiles = p->parts_m * p->parts_n;
-    for (intptr_t item = first; item < p->count * tiles; item += team) {
+    for (intptr_t item = first; item < p->count * tiles; item += threads) {
         intptr_t product = item / tiles, rest = product;
         const int at = (int)(item % tiles), im = at / p->parts_n, in = at % p->parts_n;
         const intptr_t i = slice(p->m, p->parts_m, im), j = slice(p->n, p->parts_n, in);
@@ -380,13 +380,13 @@ typedef struct {
     double partial[DOT_BLOCKS];
 } Sum;
 
-/* Fill in every `team`-th partial sum from `first` on. */
-static void sum_part(void *context, int first, int team)
+/* Fill in every `threads`-th partial sum from `first` on. */
+static void sum_part(void *context, int first, int threads)
 {
     Sum *s = context;
     const Product *p = s->product;
     const intptr_t sa = step_a(p), sb = step_b(p);
-    for (intptr_t i = first; i * s->size < p->k; i += team) {
+    for (intptr_t i = first; i * s->size < p->k; i += threads) {
         const intptr_t at = i * s->size, n = p->k - at < s->size ? p->k - at : s->size;
         s->partial[i] = dot(p->size, n, p->a.data + at * sa * p->size, sa,
                             p->b.data + at * sb * p->size, sb);
@@ -395,7 +395,7 @@ static void sum_part(void *context, int first, int team)
 
 /* One inner product: partial sums of blocks whose size depends on k alone, so the result
  * does not depend on the number of threads. */
-static int run_sum(const Product *p, team_runner run)
+static int run_sum(const Product *p, threads_runner run)
 {
     Sum s;
     s.product = p;
@@ -427,7 +427,7 @@ int adarray_product_prepare(Product *p, int threads)
     return 0;
 }
 
-int adarray_product_run(Product *p, team_runner run)
+int adarray_product_run(Product *p, threads_runner run)
 {
     return p->sum ? run_sum(p, run) : run(p->threads, tiles_part, p);
 }
@@ -439,6 +439,6 @@ int adarray_matmul(uintptr_t x, uintptr_t y, uintptr_t result, int threads)
         return WRONG_ARRAY;
     const int refused = adarray_product_prepare(&p, threads);
     if (refused) return refused;
-    const int flags = adarray_product_run(&p, team_run);
+    const int flags = adarray_product_run(&p, threads_run);
     return flags | read_flags();
 }

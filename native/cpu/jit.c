@@ -13,15 +13,15 @@
 
 /* -- threads ---------------------------------------------------------------------------- */
 
-/* Floating-point flags that team members raised during this thread's run of a plan. */
-static __thread int member_flags;
+/* Floating-point flags that threads of the pool raised during this thread's run of a plan. */
+static __thread int pool_flags;
 
-/* A team_runner that keeps the flags of this thread: they are read once, after the run. */
-static int plan_team(int threads, team_part part, void *context)
+/* A threads_runner that leaves the flags of this thread set: they are read once, after the run. */
+static int plan_threads(int threads, threads_part part, void *context)
 {
     if (threads > 1) {
-        member_flags |= read_flags();
-        member_flags |= team_run(threads, part, context);
+        pool_flags |= read_flags();
+        pool_flags |= threads_run(threads, part, context);
     } else {
         part(context, 0, 1);
     }
@@ -29,9 +29,9 @@ static int plan_team(int threads, team_part part, void *context)
 }
 
 #ifdef _OPENMP
-static void kernel_team(int threads, team_part part, void *context)
+static void kernel_threads(int threads, threads_part part, void *context)
 {
-    plan_team(threads, part, context);
+    plan_threads(threads, part, context);
 }
 #endif
 
@@ -42,11 +42,11 @@ uintptr_t adarray_jit_load(const char *path)
     /* Never unloaded: somebody may be running a kernel when the process ends. */
     void *unit = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 #ifdef _OPENMP
-    void (*bind)(void (*)(int, team_part, void *));
-    void *found = unit ? dlsym(unit, "adarray_bind") : NULL;
-    if (found) {
-        memcpy(&bind, &found, sizeof found);
-        bind(kernel_team);
+    void (*bind)(void (*)(int, threads_part, void *));
+    void *symbol = unit ? dlsym(unit, "adarray_bind") : NULL;
+    if (symbol) {
+        memcpy(&bind, &symbol, sizeof symbol);
+        bind(kernel_threads);
     }
 #endif
     return (uintptr_t)unit;
@@ -63,11 +63,11 @@ uintptr_t adarray_jit_symbol(uintptr_t unit, const char *name)
     return (uintptr_t)dlsym((void *)unit, name);
 }
 
-int64_t adarray_jit_scratch(uintptr_t function, const int64_t *ints)
+int64_t adarray_jit_workspace(uintptr_t function, const int64_t *ints)
 {
-    int64_t (*scratch)(const int64_t *);
-    memcpy(&scratch, &function, sizeof function);
-    return scratch(ints);
+    int64_t (*workspace)(const int64_t *);
+    memcpy(&workspace, &function, sizeof function);
+    return workspace(ints);
 }
 
 /* -- reading ------------------------------------------------------------------------------ */
@@ -163,10 +163,10 @@ static int read_product(Reader *r, Product *m)
     return adarray_product_prepare(m, threads);
 }
 
-int adarray_jit_product(const int64_t *given, int64_t n)
+int adarray_jit_product(const int64_t *list, int64_t n)
 {
     Product product = {0};
-    Reader r = {given, given + n, 0};
+    Reader r = {list, list + n, 0};
     return read_product(&r, &product);
 }
 
@@ -211,9 +211,9 @@ static void read_step(Reader *r, Plan *p, Step *s)
 
 static void *table(Reader *r, int64_t n, size_t size)
 {
-    void *made = calloc((size_t)n + 1, size);
-    if (!made) r->bad = 1;
-    return made;
+    void *rows = calloc((size_t)n + 1, size);
+    if (!rows) r->bad = 1;
+    return rows;
 }
 
 static void read_tables(Reader *r, Plan *p)
@@ -260,24 +260,24 @@ static void check_slots(Reader *r, const Plan *p)
     }
 }
 
-Plan *plan_read(const int64_t *given, int64_t n)
+Plan *plan_read(const int64_t *list, int64_t n)
 {
     Plan *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->words = malloc((size_t)n * sizeof *given + 8);
+    p->words = malloc((size_t)n * sizeof *list + 8);
     if (!p->words) {
         free(p);
         return NULL;
     }
-    memcpy(p->words, given, (size_t)n * sizeof *given);
+    memcpy(p->words, list, (size_t)n * sizeof *list);
     Reader r = {p->words, p->words + n, 0};
     p->n_words = n;
     p->arena = word(&r);
-    p->scratch = word(&r);
+    p->workspace = word(&r);
     p->threads = word(&r);
     p->release = word(&r);
     p->n_origins = word(&r);
-    if (p->arena < 0 || p->scratch < 0 || p->threads < 1) r.bad = 1;
+    if (p->arena < 0 || p->workspace < 0 || p->threads < 1) r.bad = 1;
     if (!r.bad) read_tables(&r, p);
     check_slots(&r, p);
     if (r.bad || r.at != r.end) {
@@ -306,17 +306,17 @@ void plan_free(Plan *p)
 
 static size_t memory_size(const Plan *p)
 {
-    return (size_t)(p->arena + p->scratch * p->threads) + 2 * ALIGNMENT;
+    return (size_t)(p->arena + p->workspace * p->threads) + 2 * ALIGNMENT;
 }
 
 Instance *instance_new(const Plan *p)
 {
     const size_t pointers = (size_t)(p->n_slots + p->widest);
-    Instance *made = calloc(1, sizeof *made + pointers * sizeof(char *));
-    if (!made) return NULL;
-    made->base = (char **)(made + 1);
-    made->p = made->base + p->n_slots;
-    return made;
+    Instance *instance = calloc(1, sizeof *instance + pointers * sizeof(char *));
+    if (!instance) return NULL;
+    instance->base = (char **)(instance + 1);
+    instance->p = instance->base + p->n_slots;
+    return instance;
 }
 
 int instance_fill(const Plan *p, Instance *x)
@@ -326,7 +326,7 @@ int instance_fill(const Plan *p, Instance *x)
     x->raw = size < POOLED ? malloc(size) : pool_take(size);
     if (!x->raw) return 0;
     x->memory = (char *)(((uintptr_t)x->raw + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
-    x->scratch = x->memory + ((p->arena + ALIGNMENT - 1) & ~(int64_t)(ALIGNMENT - 1));
+    x->workspace = x->memory + ((p->arena + ALIGNMENT - 1) & ~(int64_t)(ALIGNMENT - 1));
     for (int64_t i = 0; i < p->n_slots; i++) {
         const Slot *s = &p->slots[i];
         if (s->kind == SLOT_ARENA) x->base[i] = x->memory + s->offset;
@@ -360,7 +360,7 @@ static inline void copy_line(char *to, const char *from, int64_t stride, int64_t
     else for (int64_t i = 0; i < n; i++) memcpy(to + size * i, from + i * stride, (size_t)size);
 }
 
-/* Copy a strided look at memory into C order. */
+/* Copy a strided view into C order. */
 static void copy(const View *v, const char *from, char *to, int64_t size)
 {
     int64_t index[PRODUCT_DIMS] = {0};
@@ -384,7 +384,7 @@ static void copy(const View *v, const char *from, char *to, int64_t size)
 static int64_t run_kernel(const Plan *plan, Instance *x, const Step *s)
 {
     for (int64_t i = 0; i < s->kernel.buffers; i++) x->p[i] = x->base[s->kernel.slots[i]];
-    return s->kernel.function(x->p, s->kernel.ints, x->scratch, plan->scratch,
+    return s->kernel.function(x->p, s->kernel.ints, x->workspace, plan->workspace,
                               (int)s->kernel.threads);
 }
 
@@ -394,7 +394,7 @@ static void run_product(const Instance *x, const Step *s)
     p.a.data = x->base[s->product.slots[0]] + s->product.offsets[0];
     p.b.data = x->base[s->product.slots[1]] + s->product.offsets[1];
     p.c = x->base[s->product.slots[2]] + s->product.offsets[2];
-    adarray_product_run(&p, plan_team);
+    adarray_product_run(&p, plan_threads);
 }
 
 int64_t plan_clock(void)
@@ -407,7 +407,7 @@ int64_t plan_clock(void)
 int64_t plan_run(const Plan *plan, Instance *x, int64_t *first, int *flags, int64_t *stamps)
 {
     int64_t code = 0, i = *first;
-    member_flags = 0;
+    pool_flags = 0;
     clear_flags();
     for (; i < plan->n_steps && code == 0; i++) {
         const Step *s = &plan->steps[i];
@@ -420,6 +420,6 @@ int64_t plan_run(const Plan *plan, Instance *x, int64_t *first, int *flags, int6
         else break;
     }
     *first = i;
-    *flags |= member_flags | read_flags();
+    *flags |= pool_flags | read_flags();
     return code;
 }

@@ -20,23 +20,23 @@ const char *adarray_jit_error(void);
 /* The address of a function in a loaded unit; 0 if there is none. */
 uintptr_t adarray_jit_symbol(uintptr_t unit, const char *name);
 
-/* The bytes of scratch memory that one thread needs, asked of a kernel's own function. */
-int64_t adarray_jit_scratch(uintptr_t function, const int64_t *ints);
+/* The bytes of workspace that one thread needs, by a kernel's own function. */
+int64_t adarray_jit_workspace(uintptr_t function, const int64_t *ints);
 
-/* What stands in the way of a product given by the words of its step, without its slots: 0,
+/* What stands in the way of a product with the words of its step, without its slots: 0,
  * or a code of gemm.h. */
 int adarray_jit_product(const int64_t *words, int64_t count);
 
 /* -- plans --------------------------------------------------------------------------- */
 
-typedef int64_t (*kernel_function)(char *const *p, const int64_t *n, char *scratch,
-                                   int64_t scratch_bytes_per_thread, int threads);
+typedef int64_t (*kernel_function)(char *const *p, const int64_t *n, char *workspace,
+                                   int64_t workspace_bytes_per_thread, int threads);
 
 /* A stretch of memory: an input's, a constant's, that of a result, or part of the arena. */
 enum { SLOT_INPUT, SLOT_CONST, SLOT_RESULT, SLOT_ARENA };
 typedef struct { int64_t kind, index, offset; } Slot;
 
-/* A strided look at a slot; offset and strides in bytes. */
+/* A strided view of a slot; offset and strides in bytes. */
 typedef struct {
     int64_t slot, offset, descr, nd;
     const int64_t *dims, *strides;
@@ -81,7 +81,7 @@ typedef struct {
 
 typedef struct {
     int64_t n_words, n_slots, n_inputs, n_results, n_steps, n_origins;
-    int64_t arena, scratch, threads; /* bytes; bytes of a thread; threads at most */
+    int64_t arena, workspace, threads; /* bytes; bytes of a thread; threads at most */
     int64_t widest;                  /* buffers of a kernel at most */
     int64_t release, pooled;         /* the GIL while running; memory from the pool */
     int64_t *words;
@@ -94,7 +94,7 @@ typedef struct {
 
 /* The memory that one run of a plan uses. */
 typedef struct {
-    char *raw, *memory, *scratch;
+    char *raw, *memory, *workspace;
     char **base; /* address of every slot */
     char **p;    /* arguments of a kernel */
 } Instance;
@@ -122,7 +122,7 @@ int64_t plan_clock(void);
 
 void *pool_take(size_t size);
 void pool_give(void *block, size_t size);
-/* Keep what is given back while somebody holds the pool. */
+/* Keep what returns while somebody uses the pool. */
 void pool_hold(void);
 void pool_drop(void);
 /* Make the pool NumPy's allocator; returns what to pass to pool_restore, or NULL. */

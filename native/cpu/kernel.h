@@ -23,9 +23,9 @@ static void adarray_one_by_one(int threads, adarray_part part, void *context)
     for (int t = 0; t < threads; t++) part(context, t, threads);
 }
 
-/* Runs all parts; on the team of the program that loaded this, once it is bound. */
+/* Runs all parts; on the thread pool of the program that loaded this, once it is bound. */
 static void (*adarray_team)(int, adarray_part, void *) = adarray_one_by_one;
 
-void adarray_bind(void (*team)(int, adarray_part, void *)) { adarray_team = team; }
+void adarray_bind(void (*run)(int, adarray_part, void *)) { adarray_team = run; }
 
 #endif

@@ -3,7 +3,7 @@
 #define ADARRAY_MAP_H
 
 #include "arrays.h"
-#include "team.h"
+#include "thread_pool.h"
 
 #define BLOCK 1024 /* elements of a buffer: a few buffers fit the first-level cache */
 
@@ -118,8 +118,8 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
     intptr_t size = 1;
     for (int i = 0; i < PyArray_NDIM(out); i++) size *= PyArray_DIM(out, i);
     char *data = PyArray_BYTES(out);
-    TeamClock clock;
-    threads = team_begin(&clock, threads);
+    ThreadsClock clock;
+    threads = threads_begin(&clock, threads);
     /* Parts are whole groups, so that their borders change no value. */
     const intptr_t part = ((size + threads - 1) / threads + 63) / 64 * 64;
 #ifdef _OPENMP
@@ -140,9 +140,9 @@ static int map_arrays(const MapKernel *kernel, map_function f, const uintptr_t *
 #ifdef _OPENMP
 #pragma omp master
 #endif
-        team_worked(&clock, threads);
+        threads_worked(&clock, threads);
     }
-    team_end(&clock, threads);
+    threads_end(&clock, threads);
     return flags;
 }
 

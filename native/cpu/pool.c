@@ -3,9 +3,9 @@
  * Filling a fresh array of many pages costs more than most arithmetic on it: the system
  * clears each page when it is first touched, and the C library gives large blocks back as
  * soon as they are freed. Here blocks of 64 KiB and more are rounded up to a size class (8
- * to a doubling, so at most an eighth is lost) and kept in one list a class, linked through
+ * to a doubling, so at most an eighth is lost) and stored in one list a class, linked through
  * their own first bytes. They are ordinary blocks of malloc, so that realloc and free work on
- * them, and any of them may be given back at any time.
+ * them, and any of them may return at any time.
  *
  * NumPy keeps its allocator in a context variable, and every array remembers its own: the
  * pool serves the arrays that are made inside of `adarray.use`, wherever they die.

@@ -1,4 +1,4 @@
-/* Memory of NumPy arrays, kept for the next array instead of returned to the system. */
+/* Memory of NumPy arrays, stored for the next array instead of returned to the system. */
 #ifndef ADARRAY_POOL_H
 #define ADARRAY_POOL_H
 

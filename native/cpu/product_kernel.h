@@ -113,7 +113,7 @@ static const N(block) N(blocks)[ROWS + 1] = {
     N(block_8), N(block_9), N(block_10), N(block_11), N(block_12), N(block_13), N(block_14)};
 
 /* Copy `rows` rows of `n` contiguous elements as columns: to[k * step + r] = from[r * row + k]. */
-static void N(turn)(const T *from, intptr_t row, int rows, intptr_t n, T *to, intptr_t step)
+static void N(transposed)(const T *from, intptr_t row, int rows, intptr_t n, T *to, intptr_t step)
 {
     for (; rows > 0; rows -= LANES, from += LANES * row, to += LANES) {
         const int count = rows < LANES ? rows : LANES;
@@ -141,7 +141,7 @@ static void N(gather_rows)(const T *a, intptr_t row, intptr_t col, intptr_t m, i
     if (col == 1) {
         for (intptr_t t = 0; t < count; t++) {
             const intptr_t i = m * t / count, rows = m * (t + 1) / count - i;
-            N(turn)(a + i * row, row, (int)rows, kc, to + i * kc, rows);
+            N(transposed)(a + i * row, row, (int)rows, kc, to + i * kc, rows);
         }
         return;
     }
@@ -175,7 +175,7 @@ static void N(gather_columns)(const T *b, intptr_t row, intptr_t col, intptr_t k
         const T *from = b + j * col;
         T *into = to + j * kc;
         if (row == 1) {
-            N(turn)(from, col, (int)width, kc, into, 2 * LANES);
+            N(transposed)(from, col, (int)width, kc, into, 2 * LANES);
             continue;
         }
         for (intptr_t k = 0; k < kc; k++)

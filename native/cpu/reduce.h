@@ -12,7 +12,7 @@
 #define ADARRAY_REDUCE_H
 
 #include "arrays.h"
-#include "team.h"
+#include "thread_pool.h"
 #include <stdlib.h>
 
 #define LEAF_ROWS 32 /* rows added one after the other */
@@ -38,11 +38,11 @@ typedef struct {
 typedef struct {
     const FoldParts *f;
     intptr_t leaf;
-    Operand kept;                   /* outer kept axes of x; dims outermost first */
+    Operand outer;                  /* outer unfolded axes of x; dims outermost first */
     Operand folded;                 /* folded axes of x */
-    intptr_t out_strides[MAX_DIMS]; /* of the result, along `kept` */
+    intptr_t out_strides[MAX_DIMS]; /* of the result, along `outer` */
     int size;
-    int wide;                       /* outputs lie along the innermost kept axis */
+    int wide;                       /* outputs lie along the innermost unfolded axis */
     intptr_t length, stride, out_stride; /* of that axis */
     intptr_t width, tiles, units, chunks, chunk, total;
 } Fold;
@@ -116,10 +116,10 @@ static intptr_t locate_unit(const Fold *r, intptr_t unit, Operand *o, intptr_t *
         offset = tile * r->width * r->stride;
         *out_offset = tile * r->width * r->out_stride;
     }
-    for (int d = r->kept.nd - 1; d >= 0; d--) {
-        const intptr_t i = rest % r->kept.dims[d];
-        rest /= r->kept.dims[d];
-        offset += i * r->kept.strides[d];
+    for (int d = r->outer.nd - 1; d >= 0; d--) {
+        const intptr_t i = rest % r->outer.dims[d];
+        rest /= r->outer.dims[d];
+        offset += i * r->outer.strides[d];
         *out_offset += i * r->out_strides[d];
     }
     *o = r->folded;
@@ -178,12 +178,12 @@ static void plan_folded(Fold *r, const intptr_t *dims, const intptr_t *strides, 
     for (int i = 0; i < o->nd; i++) r->total *= o->dims[i];
 }
 
-/* Lay out the kept axes: dims, strides of x, strides of the result. */
+/* Lay out the unfolded axes: dims, strides of x, strides of the result. */
 static void plan_kept(Fold *r, const intptr_t *dims, const intptr_t *strides, const intptr_t *out,
                       int nd)
 {
     int order[MAX_DIMS];
-    Operand *k = &r->kept;
+    Operand *k = &r->outer;
     nd = by_stride(dims, strides, nd, order);
     k->nd = 0;
     for (int i = 0; i < nd; i++) {
@@ -204,7 +204,7 @@ static void plan_kept(Fold *r, const intptr_t *dims, const intptr_t *strides, co
 /* Decide whether outputs are folded side by side, and cut the work into tasks. */
 static void plan_work(Fold *r)
 {
-    Operand *k = &r->kept;
+    Operand *k = &r->outer;
     const intptr_t inner = r->folded.nd ? r->folded.strides[r->folded.nd - 1] : 0;
     r->wide = 0;
     if (k->nd) {
@@ -227,7 +227,7 @@ static void plan_work(Fold *r)
     r->chunks = (r->total + r->chunk - 1) / r->chunk;
 }
 
-/* Split the axes into kept and folded ones, merge neighbours, and plan the work. */
+/* Split the axes into unfolded and folded ones, merge neighbours, and plan the work. */
 static void plan_fold(Fold *r, PyArrayObject *x, PyArrayObject *out, unsigned axes)
 {
     intptr_t kd[MAX_DIMS], ks[MAX_DIMS], ko[MAX_DIMS], fd[MAX_DIMS], fs[MAX_DIMS];
@@ -267,8 +267,8 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
     char *data = PyArray_BYTES(out), *parts = NULL;
     const intptr_t slot = r.width * r.size, tasks = r.units * r.chunks;
     if (r.chunks > 1 && !(parts = malloc((size_t)(tasks * slot)))) return NO_MEMORY;
-    TeamClock clock;
-    threads = team_begin(&clock, threads);
+    ThreadsClock clock;
+    threads = threads_begin(&clock, threads);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) reduction(| : flags) if (threads > 1)
 #endif
@@ -292,7 +292,7 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
 #ifdef _OPENMP
 #pragma omp master
 #endif
-        team_worked(&clock, threads);
+        threads_worked(&clock, threads);
 #ifdef _OPENMP
 #pragma omp barrier
 #pragma omp for schedule(static)
@@ -309,7 +309,7 @@ static int fold_array(const FoldKernel *kernel, const FoldParts *f, uintptr_t ad
         }
         flags |= read_flags();
     }
-    team_end(&clock, threads);
+    threads_end(&clock, threads);
     free(parts);
     return flags;
 }

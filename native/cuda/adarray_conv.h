@@ -11,7 +11,7 @@
  * `gather` computes a convolution, and the gradient of its images: a place of the result, and an
  * element of the windows k, name an element of the images by sums of what each of them
  * contributes, and elements outside are zero. `weigh` computes the gradient of the weights: sums
- * over places, of which each block takes a stretch; `folded` adds what blocks found, always in
+ * over places, of which each block takes a stretch; `folded` adds the sums of blocks, always in
  * the same order. Both copy tiles to shared memory asynchronously, DEPTH at a time.
  *
  * References:
@@ -123,7 +123,7 @@ __device__ inline void each_weight(const Filling *__restrict__ job, Put put)
         counted_weights<by_channel, i64>(job, put);
 }
 
-/* Add what `parts` blocks found, in order. */
+/* Add the sums of `parts` blocks, in order. */
 extern "C" __global__ void folded(const T *__restrict__ from, T *__restrict__ to, i64 size,
                                   i64 parts)
 {

@@ -166,15 +166,15 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
       const Job *__restrict__ job)
 {
     /* In shared memory, for registers are short: 64 sums and the operands of 16 or 32. */
-    __shared__ Job kept;
+    __shared__ Job near;
     if (threadIdx.x < sizeof(Job) / 8)
-        ((i64 *)&kept)[threadIdx.x] = ((const i64 *)job)[threadIdx.x];
+        ((i64 *)&near)[threadIdx.x] = ((const i64 *)job)[threadIdx.x];
     __syncthreads();
-    const Places &p = kept.p;
-    const Images &im = kept.im;
-    const Result &from = kept.to;
-    const Sums &s = kept.s;
-    const int elements = kept.elements;
+    const Places &p = near.p;
+    const Images &im = near.im;
+    const Result &from = near.to;
+    const Sums &s = near.s;
+    const int elements = near.elements;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
     __shared__ int2 spots[PLACES];

@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
       const Job *__restrict__ job)
 {
-    __shared__ T found[THREADS / 32][CHANNELS][SUMMED];
+    __shared__ T sums[THREADS / 32][CHANNELS][SUMMED];
     const Places p = job->p;
     const Result from = job->to;
     const int height = job->im.height, width = job->im.width;
@@ -140,14 +140,14 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
             T total = sum[m][e];
             #pragma unroll
             for (int with = 16; with; with /= 2) total += __shfl_xor_sync(~0u, total, with);
-            if (lane == 0) found[warp][m][e] = total;
+            if (lane == 0) sums[warp][m][e] = total;
         }
     __syncthreads();
     const int m = threadIdx.x / SUMMED, e = threadIdx.x % SUMMED;
     if (m >= CHANNELS || e >= count) return;
-    T total = found[0][m][e];
+    T total = sums[0][m][e];
     #pragma unroll
-    for (int k = 1; k < THREADS / 32; k++) total += found[k][m][e];
+    for (int k = 1; k < THREADS / 32; k++) total += sums[k][m][e];
     y[(((i64)part * job->s.groups + group) * CHANNELS + m) * job->elements + left + e] = total;
 }
 

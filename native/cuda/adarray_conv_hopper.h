@@ -90,7 +90,7 @@ __device__ inline void multiply_tiles(float (&c)[SUMS], Tile a, Tile b)
 
 #if KIND != 2
 /* The same with columns of a, which has 16 rows of 64 numbers. */
-__device__ inline void multiply_turned(float (&c)[SUMS], Tile a, Tile b)
+__device__ inline void multiply_transposed(float (&c)[SUMS], Tile a, Tile b)
 {
     asm volatile("{.reg .pred p; setp.eq.u32 p, 0, 0;\n" NAMED(CHANNELS) "{" SUM_NAMES "}, "
                  SHARED_NAMES ", p, 1, 1" TURNED_SHARED(1) ";}" : ALL_SUMS(c) : "l"(a), "l"(b));
@@ -288,7 +288,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
     const int rows = job->to.channels - tile * CHANNELS;
     int into = 0;
 
-    /* Where the windows of a step's places begin, found one step before they are copied. */
+    /* Where the windows of a step's places begin, computed one step before they are copied. */
 #define FIND_WINDOWS(step)                                                                       \
     do {                                                                                         \
         const u32 place = (u32)(step) * LONG + threadIdx.x;                                      \
@@ -296,11 +296,11 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             const u32 n = quotient(place, job->p.image), rest = place - n * job->p.image.by;     \
             const u32 py = quotient(rest, job->p.row), px = rest - py * job->p.row.by;           \
             const int ih = (int)py * job->p.down, iw = (int)px * job->p.right;                   \
-            Window found;                                                                        \
-            found.begin = n * job->im.image + ((i64)ih * width + iw) * words;                    \
-            found.row = place < job->p.count ? ih : -(1 << 29);                                  \
-            found.column = iw;                                                                   \
-            windows[(step) % 2 * LONG + threadIdx.x] = found;                                    \
+            Window window;                                                                       \
+            window.begin = n * job->im.image + ((i64)ih * width + iw) * words;                   \
+            window.row = place < job->p.count ? ih : -(1 << 29);                                 \
+            window.column = iw;                                                                  \
+            windows[(step) % 2 * LONG + threadIdx.x] = window;                                   \
         }                                                                                        \
     } while (0)
 #define LOAD_LINES(step)                                                                         \
@@ -362,8 +362,8 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
         for (int k = 0; k < DEEP / 8; k++)
             #pragma unroll
             for (int i = 0; i < TALL; i++)
-                multiply_turned(sum[i], beyond(as, slot * TILE_A + (i * LONG + k * 16) * 32),
-                                beyond(bs, slot * CHANNELS * DEEP + k * 8));
+                multiply_transposed(sum[i], beyond(as, slot * TILE_A + (i * LONG + k * 16) * 32),
+                                    beyond(bs, slot * CHANNELS * DEEP + k * 8));
         end_products();
 #endif
         slot = slot + 1 == DEPTH ? 0 : slot + 1;
@@ -386,7 +386,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
         }
 }
 
-/* Add what `parts` blocks found, in order, and turn it into weights: blocks take 32 channels of
+/* Add the sums of `parts` blocks, in order, and turn it into weights: blocks take 32 channels of
  * the result and 32 elements of weights, [channel][element of a window]. */
 extern "C" __global__ void __launch_bounds__(THREADS)
 settled(const float *__restrict__ from, float *__restrict__ to, const Job *__restrict__ job,

@@ -24,15 +24,15 @@ __device__ inline void multiply(float (&c)[4], const u32 (&a)[4], const u32 *b)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Read four blocks of eight rows of 16 bytes; this lane gives the address of one row. */
+/* Read four blocks of eight rows of 16 bytes; this lane has the address of one row. */
 __device__ inline void read_blocks(u32 (&r)[4], const u32 *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)));
 }
 
-/* The same with rows of 16 bits turned into columns. */
-__device__ inline void read_turned(u32 (&r)[4], const u32 *p)
+/* The same with rows of 16 bits transposed into columns. */
+__device__ inline void read_transposed(u32 (&r)[4], const u32 *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)));
@@ -254,9 +254,9 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
             const u32 *const bk = bs + (k + lane / 8 % 2 * 8 + lane % 8) * PITCH_B
                 + (column + lane / 16 * 8) / 2;
             #pragma unroll
-            for (int i = 0; i < TALL; i++) read_turned(af[i], ak + i * 8);
+            for (int i = 0; i < TALL; i++) read_transposed(af[i], ak + i * 8);
             #pragma unroll
-            for (int j = 0; j < WIDE / 2; j++) read_turned(bf[j], bk + j * 8);
+            for (int j = 0; j < WIDE / 2; j++) read_transposed(bf[j], bk + j * 8);
 #endif
             #pragma unroll
             for (int i = 0; i < TALL; i++)

@@ -191,20 +191,20 @@ extern "C" __global__ void result_shortened(
 }
 
 /* W w W' of windows; those of channel m of the result and channel c begin at
- * m * from_made + c * from_seen, and are read backwards if `turned`. */
+ * m * output_step + c * input_step, and are read backwards if `flipped`. */
 extern "C" __global__ void weights_weighed(
-    const float *__restrict__ w, float *__restrict__ to, i64 made, i64 seen, i64 from_made,
-    i64 from_seen, i64 turned)
+    const float *__restrict__ w, float *__restrict__ to, i64 outputs, i64 inputs, i64 output_step,
+    i64 input_step, i64 flipped)
 {
-    const i64 size = made * seen, step = (i64)gridDim.x * blockDim.x;
+    const i64 size = outputs * inputs, step = (i64)gridDim.x * blockDim.x;
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < size; k += step) {
-        const float *const from = w + k / seen * from_made + k % seen * from_seen;
+        const float *const from = w + k / inputs * output_step + k % inputs * input_step;
         float d[36];
         #pragma unroll
         for (int i = 0; i < 3; i++) {
             #pragma unroll
             for (int j = 0; j < 3; j++)
-                d[6 * i + j] = from[turned ? 8 - 3 * i - j : 3 * i + j];
+                d[6 * i + j] = from[flipped ? 8 - 3 * i - j : 3 * i + j];
             weighed<1>(d + 6 * i);
         }
         #pragma unroll

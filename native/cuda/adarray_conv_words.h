@@ -38,7 +38,7 @@ extern "C" __global__ void prepared(const float *__restrict__ w, u32 *__restrict
     });
 }
 
-#define ROW 64 /* places that a block turns at a time */
+#define ROW 64 /* places that a block packs at a time */
 
 /* Turn planes of channels into places with their channels as words. */
 extern "C" __global__ void __launch_bounds__(THREADS, 6)
@@ -62,11 +62,11 @@ packed(const float *__restrict__ x, u32 *__restrict__ to, i64 planes, i64 plane,
         for (int e = threadIdx.x; e < ROW * fours; e += THREADS) {
             const int row = e / near, p = row % ROW, k = (row / ROW * near + e - row * near) * 4;
             if (first + p >= plane) continue;
-            u32 made[4];
+            u32 packed[4];
             #pragma unroll
             for (int j = 0; j < 4; j++)
-                made[j] = word_of(tile[(k + j) * PER][p], tile[(k + j) * PER + PER - 1][p]);
-            store16(into + p * words + k, made);
+                packed[j] = word_of(tile[(k + j) * PER][p], tile[(k + j) * PER + PER - 1][p]);
+            store16(into + p * words + k, packed);
         }
         __syncthreads();
     }

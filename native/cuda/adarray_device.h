@@ -203,8 +203,8 @@ ADARRAY_IN void adarray_atomic_maximum(int64_t *p, int64_t x)
     static __device__ __noinline__ double adarray_far_##g(double x) { return g(x); }        \
     static __device__ __noinline__ float adarray_far_##g##f(float x)                        \
     {                                                                                      \
-        adarray_careful care;                                                              \
-        return adarray_##g##f(care, x);                                                    \
+        adarray_careful policy;                                                            \
+        return adarray_##g##f(policy, x);                                                  \
     }
 #define ADARRAY_FAR_2(g)                                                                   \
     static __device__ __noinline__ double adarray_far_##g(double x, double y)               \
@@ -229,8 +229,8 @@ static __device__ __noinline__ void adarray_far_sincos(double x, double *s, doub
 }
 static __device__ __noinline__ void adarray_far_sincosf(float x, float *s, float *c)
 {
-    adarray_careful care;
-    adarray_sincosf(care, x, s, c);
+    adarray_careful policy;
+    adarray_sincosf(policy, x, s, c);
 }
 
 /* What the threads of a group do together. */

@@ -1,9 +1,9 @@
 /* Functions of float32 that packs of elements compute without branches.
  *
- * Each takes a `care`. With adarray_careful it looks at its argument, and calls CUDA's own
+ * Each takes a `policy`. With adarray_careful it tests its argument, and calls CUDA's own
  * function, out of line, where the short way is not good enough: far from zero, at infinities.
  * With adarray_quick it only notes that; the caller then computes the elements of the pack
- * again, with care, so that an element never depends on its neighbours. The short ways are the
+ * again, carefully, so that an element never depends on its neighbours. The short ways are the
  * same in both. Errors, over all floats: 1.6 ulp for sine and cosine, 1.4 for log1p (CUDA's
  * have 1.6 and 0.9); reciprocals are rounded correctly, and so are quotients, but for one of
  * some million, which may be the other neighbour of the true one, and those of numbers below 1e-30.
@@ -22,9 +22,9 @@ struct adarray_quick { bool rare; };
 
 /* Whether to take the long way. */
 ADARRAY_IN bool adarray_rare(const adarray_careful &, bool rare) { return rare; }
-ADARRAY_IN bool adarray_rare(adarray_quick &care, bool rare)
+ADARRAY_IN bool adarray_rare(adarray_quick &policy, bool rare)
 {
-    care.rare |= rare;
+    policy.rare |= rare;
     return false;
 }
 
@@ -64,7 +64,7 @@ static __device__ __noinline__ void adarray_rare_sincosf(float x, float *s, floa
 
 /* log(1 + x) = log(m) - n log(2) with m = (1 + x) 2^n in [0.75, 1.5), of which r = m - 1 is
  * known without the error of 1 + x. Signs are such that log1p(-0) is -0. */
-template <class C> ADARRAY_IN float adarray_log1pf(C &care, float x)
+template <class C> ADARRAY_IN float adarray_log1pf(C &policy, float x)
 {
     const unsigned room = 0x3fbfffffu - (unsigned)adarray_bits(1.0f + x);
     const int n = (int)(room & 0xff800000u);
@@ -81,11 +81,11 @@ template <class C> ADARRAY_IN float adarray_log1pf(C &care, float x)
     p = ADARRAY_FMA(p, r, r);
     p = ADARRAY_FMA(times, -8.262958317573066e-08f, p); /* log(2) / 2^23 */
     /* -1, less than -1, nan, and what is near the largest number. */
-    return adarray_rare(care, !(fabsf(times) <= 126 * 8388608.0f)) ? adarray_rare_log1pf(x) : p;
+    return adarray_rare(policy, !(fabsf(times) <= 126 * 8388608.0f)) ? adarray_rare_log1pf(x) : p;
 }
 
 /* Sine and cosine of r = x - j pi/2 in [-pi/4, pi/4], then of x, by the last bits of j. */
-template <class C> ADARRAY_IN void adarray_sincosf(C &care, float x, float *sine, float *cosine)
+template <class C> ADARRAY_IN void adarray_sincosf(C &policy, float x, float *sine, float *cosine)
 {
     const float shifted = ADARRAY_FMA(x, 0.6366197723675814f, 12582912.0f); /* 2/pi, 1.5 2^23 */
     const float j = shifted - 12582912.0f;
@@ -100,11 +100,11 @@ template <class C> ADARRAY_IN void adarray_sincosf(C &care, float x, float *sine
     c = ADARRAY_FMA(c, z, 0.04166664555668831f);
     c = ADARRAY_FMA(c, z, -0.5f);
     c = ADARRAY_FMA(c, z, 1.0f);
-    const unsigned turn = (unsigned)adarray_bits(shifted), sign = turn << 30 & 0x80000000u;
-    const float a = turn & 1 ? c : s, b = turn & 1 ? -s : c;
+    const unsigned quadrant = (unsigned)adarray_bits(shifted), sign = quadrant << 30 & 0x80000000u;
+    const float a = quadrant & 1 ? c : s, b = quadrant & 1 ? -s : c;
     *sine = adarray_of_bits(adarray_bits(a) ^ (int)sign);
     *cosine = adarray_of_bits(adarray_bits(b) ^ (int)sign);
-    if (adarray_rare(care, !(fabsf(x) <= 71476.0f))) {
+    if (adarray_rare(policy, !(fabsf(x) <= 71476.0f))) {
         float far_sine, far_cosine; /* in memory, unlike the others */
         adarray_rare_sincosf(x, &far_sine, &far_cosine);
         *sine = far_sine;
@@ -112,39 +112,39 @@ template <class C> ADARRAY_IN void adarray_sincosf(C &care, float x, float *sine
     }
 }
 
-template <class C> ADARRAY_IN float adarray_sinf(C &care, float x)
+template <class C> ADARRAY_IN float adarray_sinf(C &policy, float x)
 {
     float s, c;
-    adarray_sincosf(care, x, &s, &c);
+    adarray_sincosf(policy, x, &s, &c);
     return s;
 }
 
-template <class C> ADARRAY_IN float adarray_cosf(C &care, float x)
+template <class C> ADARRAY_IN float adarray_cosf(C &policy, float x)
 {
     float s, c;
-    adarray_sincosf(care, x, &s, &c);
+    adarray_sincosf(policy, x, &s, &c);
     return c;
 }
 
 /* 1 / x: a step of Newton's method rounds correctly, unless x or 1 / x is tiny. */
-template <class C> ADARRAY_IN float adarray_reciprocalf(C &care, float x)
+template <class C> ADARRAY_IN float adarray_reciprocalf(C &policy, float x)
 {
     const float r = adarray_near_reciprocal(x), rest = ADARRAY_FMA(-x, r, 1.0f);
-    const bool rare = adarray_rare(care, !(fabsf(rest) <= 1e-4f));
+    const bool rare = adarray_rare(policy, !(fabsf(rest) <= 1e-4f));
     return rare ? adarray_rare_reciprocalf(x) : ADARRAY_FMA(r, rest, r);
 }
 
-/* What many numbers are divided by: its reciprocal, or nan where they are divided with care. */
+/* What many numbers are divided by: its reciprocal, or nan where they are divided carefully. */
 ADARRAY_IN float adarray_divisor(float s)
 {
     return s > 1e-30f && s < 1e30f ? 1.0f / s : adarray_of_bits(0x7fc00000);
 }
 
 /* x / s, where r = adarray_divisor(s): a product, and a step that corrects it. */
-template <class C> ADARRAY_IN float adarray_quotientf(C &care, float x, float s, float r)
+template <class C> ADARRAY_IN float adarray_quotientf(C &policy, float x, float s, float r)
 {
     const float q = x * r, rest = ADARRAY_FMA(q, s, -x), y = ADARRAY_FMA(-rest, r, q);
-    const bool rare = adarray_rare(care, !(fabsf(y) <= 1e30f));
+    const bool rare = adarray_rare(policy, !(fabsf(y) <= 1e30f));
     return rare ? x / s : y;
 }
 

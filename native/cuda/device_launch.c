@@ -3,7 +3,7 @@
  * Steps name buffers by slots; where slots are, stands in a table that the caller changes from
  * run to run. One launch takes the driver as long as the launch of a whole graph, so all runs
  * but the first replay one. Where addresses are others than a graph has, its kernels are
- * given new ones; products hide theirs, so a plan with products is recorded anew, which is
+ * set to new ones; products hide theirs, so a plan with products is recorded anew, which is
  * cheaper than launches still, and the graph updated in its place. An input of products that
  * is elsewhere all the time is copied to a place that stays.
  */
@@ -16,7 +16,7 @@ enum {
     MISSES = 16,       /* others after which it is copied */
     CREDIT = 8,        /* new graphs that may follow each other */
     REPLAYS = 64,      /* replays that pay for another one */
-    STALE = 32,        /* replays of others after which a graph is not kept for what comes again */
+    STALE = 32,        /* replays of others after which a graph does not wait for what comes again */
 };
 
 /* -- steps ---------------------------------------------------------------------------------- */
@@ -76,11 +76,11 @@ static int record(DeviceRunner *r, void **graph, void **nodes)
     if (status) return status;
     for (int64_t i = 0; i < r->n_steps && !status; i++) {
         uint64_t id;
-        void *made, **last;
+        void *recording, **last;
         size_t count = 0;
         status = adarray_device_launch(r, &r->steps[i], r->recorder, r->recorder_blas);
         if (status || nodes == NULL || r->steps[i].kind != STEP_KERNEL) continue;
-        status = r->driver.capture_info(r->recorder, &active, &id, &made, &last, &count);
+        status = r->driver.capture_info(r->recorder, &active, &id, &recording, &last, &count);
         if (!status && count != 1) status = -1;
         if (!status) nodes[i] = last[0];
     }
@@ -167,14 +167,14 @@ static void watch(DeviceRunner *r)
 /* How much of a graph must change: 0 nothing, 1 kernels, 2 products. */
 static int distance(const DeviceRunner *r, const Graph *g)
 {
-    int found = 0;
+    int distance = 0;
     for (int64_t i = 0; i < r->n_slots; i++) {
         const SlotState *s = &r->slots[i];
         if (g->addresses[i] == r->addresses[i] || is_free(s)) continue;
         if (s->product && !s->stage) return 2;
-        found = 1;
+        distance = 1;
     }
-    return found;
+    return distance;
 }
 
 /* Return the graph that is nearest to this run, of equal ones that which is longest unused. */

@@ -1,6 +1,6 @@
 /* Plans of a GPU as one native call (device_launch.c).
  *
- * The driver's and cuBLAS's functions are given by address: neither their headers nor their
+ * The driver's and cuBLAS's functions come as addresses: neither their headers nor their
  * libraries are needed to build this.
  */
 #ifndef ADARRAY_DEVICE_LAUNCH_H

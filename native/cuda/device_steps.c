@@ -45,7 +45,7 @@ static Factor factor(int64_t word)
 static int product(DeviceRunner *r, const Step *s, void *blas)
 {
     const int64_t *v = s->numbers;
-    const int type = (int)v[12], made = (int)v[13], wide = made == FLOAT64;
+    const int type = (int)v[12], result = (int)v[13], wide = result == FLOAT64;
     const Factor scale = factor(v[15]), before = factor(v[16]);
     const void *a = place_of_product(r, &s->arguments[0]);
     const void *b = place_of_product(r, &s->arguments[1]);
@@ -54,7 +54,7 @@ static int product(DeviceRunner *r, const Step *s, void *blas)
         blas, (int)v[0], (int)v[1], (int)v[2], (int)v[3], (int)v[4],
         wide ? (const void *)&scale.wide : (const void *)&scale.narrow, a, type, (int)v[5], v[6],
         b, type, (int)v[7], v[8],
-        wide ? (const void *)&before.wide : (const void *)&before.narrow, out, made, (int)v[9],
+        wide ? (const void *)&before.wide : (const void *)&before.narrow, out, result, (int)v[9],
         v[10], (int)v[11], (int)v[14], -1);
     return status ? ADARRAY_DEVICE_BLAS + status : 0;
 }

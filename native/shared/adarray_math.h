@@ -72,7 +72,7 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
         return b == 0 ? a / b : f;                                                        \
     }
 
-/* log(e^a + e^b), with the larger operand taken out; equal infinities have no difference.
+/* log(e^a + e^b), with the larger operand factored out; equal infinities have no difference.
  * Near zero the sum cancels, so exp and log1p must be those of the C library to the last
  * bit: the functions are not inlined, and loops over them stay scalar. */
 #define ADARRAY_LOGADDEXP(T, N, M)                                                        \
@@ -143,9 +143,9 @@ ADARRAY_FN uint16_t adarray_f32_to_f16(float x)
     const uint32_t bits = adarray_bits_f32(x);
     const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     const uint32_t rounded = (size + 0x0fff + (size >> 13 & 1)) & 0xffffe000u;
-    const uint32_t kept = size > 0x7f800000u ? size : rounded; /* nan as it is */
+    const uint32_t finite = size > 0x7f800000u ? size : rounded; /* nan as it is */
     /* The product overflows, and raises the flag, where half precision does. */
-    const float scaled = adarray_of_bits_f32(kept) * 5.192296858534828e+33f; /* 2^112 */
+    const float scaled = adarray_of_bits_f32(finite) * 5.192296858534828e+33f; /* 2^112 */
     const uint32_t normal = (adarray_bits_f32(scaled) >> 13) - (224u << 10);
     /* The last place of numbers near one half is that of subnormal ones. */
     const float above = adarray_of_bits_f32(size) + 0.5f;

@@ -331,7 +331,7 @@ def test_loading_a_plan_of_100_kernels_is_quick(
     lib, ffi = engine.library.lib, engine.library.ffi
     for i in (0, 99):
         function = found.functions[f"adk_{i:x}"]
-        assert lib.adarray_jit_scratch(function.scratch, ffi.NULL) == i
+        assert lib.adarray_jit_workspace(function.workspace, ffi.NULL) == i
 
 
 def test_a_failed_source_is_kept(folder: Path) -> None:

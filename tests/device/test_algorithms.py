@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     if lt.library() is None:
         pytest.skip("there is no cuBLASLt")
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(algorithms, "_found", {})
+    monkeypatch.setattr(algorithms, "_choices", {})
     return tmp_path / "adarray-kernels" / "cuda"
 
 
@@ -98,7 +98,7 @@ def test_a_choice_is_measured_once(folder: Path, monkeypatch: Any) -> None:
     def again(*_: Any) -> Any:
         raise AssertionError("measured a second time")
 
-    monkeypatch.setattr(algorithms, "_found", {})
+    monkeypatch.setattr(algorithms, "_choices", {})
     monkeypatch.setattr(algorithms, "_fastest", again)
     for form, before in zip(found, first, strict=True):
         now = algorithms.chosen(form)
@@ -117,12 +117,12 @@ def test_damaged_choices_are_made_again(folder: Path, monkeypatch: Any) -> None:
     whole = path.read_text()
     for text in ("", whole[:-5], "{}", json.dumps({"words": [1, 2], "workspace": 0})):
         path.write_text(text)
-        monkeypatch.setattr(algorithms, "_found", {})
+        monkeypatch.setattr(algorithms, "_choices", {})
         assert algorithms.chosen(form) is not None
         assert json.loads(path.read_text()).keys() == {"words", "workspace"}
     # No algorithm of this library: nothing is computed with it.
     path.write_text(json.dumps({"words": [2**60] * 8, "workspace": 0}))
-    monkeypatch.setattr(algorithms, "_found", {})
+    monkeypatch.setattr(algorithms, "_choices", {})
     assert algorithms.chosen(form) is None
 
 

@@ -392,7 +392,7 @@ def shape_of(
 
     Parameters
     ----------
-    found : ResidentRows
+    resident : ResidentRows
     kernel : Kernel
     ints : mapping of str to int
         Its integers.

@@ -65,7 +65,7 @@ def scalar_choices(body: list[Stmt], applied: list[Expr], quotients: bool) -> Sc
     ----------
     body : list of statements
         All of the kernel.
-    found : list of Expr
+    applied : list of Expr
         What they apply.
     quotients : bool
         Whether rows are register-resident.

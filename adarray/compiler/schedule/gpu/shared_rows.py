@@ -212,7 +212,7 @@ def slots_of(rows: FetchedRows, iterations: int, threads: int, room: int) -> int
 
     Parameters
     ----------
-    found : FetchedRows
+    rows : FetchedRows
     iterations : int
         Of the loops that read a row.
     threads : int

@@ -1,4 +1,4 @@
-"""When a team of threads rests: native/cpu/team.h on its own, its clocks set by hand."""
+"""When a thread pool rests: native/cpu/thread_pool.h on its own, its clocks set by hand."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ CODE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "team.h"
+#include "thread_pool.h"
 
-__thread TeamAccount adarray_team_account;
+__thread ThreadsAccount adarray_threads_account;
 
-/* Arguments: threads, then pairs of the caller's seconds and those that its team took. After each
- * call, print whether the next one may use the team. */
+/* Arguments: threads, then pairs of the caller's seconds and those that its pool took. After each
+ * call, print whether the next one may use the pool. */
 int main(int count, char **words)
 {
     const int threads = atoi(words[1]);
     for (int i = 2; i + 1 < count; i += 2) {
-        TeamClock clock;
+        ThreadsClock clock;
         clock.cpu = atof(words[i]);
         clock.begun = omp_get_wtime() - atof(words[i + 1]);
-        team_end(&clock, threads);
-        printf("%d ", team_begin(&clock, threads) == threads);
+        threads_end(&clock, threads);
+        printf("%d ", threads_begin(&clock, threads) == threads);
     }
     return 0;
 }
@@ -39,19 +39,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
-    folder = tmp_path_factory.mktemp("team")
-    (folder / "team.c").write_text(CODE)
+    folder = tmp_path_factory.mktemp("pool")
+    (folder / "pool.c").write_text(CODE)
     done = subprocess.run(
-        [compiler, "-O1", "-fopenmp", *adarray_native.INCLUDE_CPU, "team.c", "-o", "team"],
+        [compiler, "-O1", "-fopenmp", *adarray_native.INCLUDE_CPU, "pool.c", "-o", "pool"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         pytest.skip(f"OpenMP does not compile: {done.stderr[-200:]}")
-    return folder / "team"
+    return folder / "pool"
 
 
 def after(program: Path, threads: int, *calls: tuple[float, float]) -> list[bool]:
-    """Return after which calls the team works on; each is the caller's time and the team's."""
+    """Return after which calls the pool works on; each is the caller's time and the pool's."""
     words = [str(x) for call in calls for x in call]
     done = subprocess.run(
         [program, str(threads), *words], capture_output=True, text=True, check=True
@@ -59,7 +59,7 @@ def after(program: Path, threads: int, *calls: tuple[float, float]) -> list[bool
     return [word == "1" for word in done.stdout.split()]
 
 
-def test_a_team_rests_where_it_is_slower_than_its_caller_alone(program: Path) -> None:
+def test_a_thread_pool_rests_where_it_is_slower_than_its_caller_alone(program: Path) -> None:
     assert after(program, 2, (0.1, 0.11)) == [True]
     assert after(program, 2, (0.1, 0.5)) == [False]
     assert after(program, 16, (0.001, 0.1)) == [False]
