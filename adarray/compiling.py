@@ -46,7 +46,7 @@ from adarray.compiler.scalars.catalogue import FUNCTIONS as SCALAR_FUNCTIONS
 from adarray.compiler.scalars.record import (
     Helper,
     Infix,
-    Library,
+    LibraryFunction,
     ScalarFunction,
     Template,
     VectorVersion,
@@ -73,7 +73,7 @@ __all__ = [
     "Kernel",
     "KernelStep",
     "Let",
-    "Library",
+    "LibraryFunction",
     "Load",
     "Local",
     "MatmulStep",

@@ -17,7 +17,7 @@ from adarray.ad.reverse import general_rule
 from adarray.base.engines import BaseEngine, WrappingEngine
 from adarray.base.errors import user_line
 from adarray.base.op import Op
-from adarray.base.report import Table, table_html, table_lines, time_text
+from adarray.base.report import ReportTable, table_html, table_lines, time_text
 from adarray.base.runtime import MODE, WRAP, Mode, current_mode
 from adarray.base.spans import RECORDER, Span, SpanRecorder
 from adarray.core.dispatch import compute
@@ -318,7 +318,7 @@ def _place(s: Span) -> str:
     return "" if s.where is None else f"{os.path.basename(s.where[0])}:{s.where[1]}"
 
 
-def _table(rows: Iterable[Row]) -> Table:
+def _table(rows: Iterable[Row]) -> ReportTable:
     heads = ("kind", "name", "at", "calls", "total", "own", "mean", "share", "rate")
     cells = tuple(
         (
@@ -328,7 +328,7 @@ def _table(rows: Iterable[Row]) -> Table:
         )
         for r in rows
     )  # fmt: skip
-    return Table(heads, cells, frozenset(range(3, len(heads))))
+    return ReportTable(heads, cells, frozenset(range(3, len(heads))))
 
 
 def _events(spans: list[Span], threads: dict[int, str], first: int) -> Iterable[dict[str, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 from cffi import FFI
 
 from adarray import ops  # noqa: F401  (registers the operations)
-from adarray.compiler.scalars.eager import EXACT_LEAF, GROUP, LEAF, Kernel, all_kernels
+from adarray.compiler.scalars.eager import EXACT_LEAF, GROUP, LEAF, EagerKernel, all_kernels
 from native import CPU, CUDA
 from native.flags import FLAGS
 
@@ -155,7 +155,7 @@ __thread ThreadsAccount adarray_threads_account;
 """
 
 
-def _level(name: str, features: str, kernels: list[Kernel]) -> Iterator[str]:
+def _level(name: str, features: str, kernels: list[EagerKernel]) -> Iterator[str]:
     """Yield all kernels for one level, and the tables of their addresses."""
     if features:
         yield f'#pragma GCC push_options\n#pragma GCC target("{features}")'
@@ -172,7 +172,7 @@ def _level(name: str, features: str, kernels: list[Kernel]) -> Iterator[str]:
     yield "};"
 
 
-def source(kernels: Iterable[Kernel]) -> str:
+def source(kernels: Iterable[EagerKernel]) -> str:
     """Return the C source of an extension module that holds `kernels`."""
     kernels = list(kernels)
     maps = [k for k in kernels if not k.parts]

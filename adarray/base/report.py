@@ -6,7 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """Lines of cells under heads; cells of the columns in `numbers` stand to the right."""
 
     heads: tuple[str, ...]
@@ -33,7 +33,7 @@ class Section(NamedTuple):
     """
 
     title: str
-    parts: tuple[str | Table | Code | Drawing, ...] = ()
+    parts: tuple[str | ReportTable | Code | Drawing, ...] = ()
     inside: tuple[Section, ...] = ()
     folded: bool = False
 
@@ -59,7 +59,7 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: ReportTable) -> list[str]:
     """Return a table as lines of text: heads, a rule, rows."""
     cells = [table.heads, *table.rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.heads))]
@@ -76,11 +76,11 @@ def table_lines(table: Table) -> list[str]:
     return lines
 
 
-def shortened(part: Table | Code, limit: int | None) -> tuple[Table | Code, str]:
+def shortened(part: ReportTable | Code, limit: int | None) -> tuple[ReportTable | Code, str]:
     """Return the first `limit` lines or rows of a part, and what says how many are missing."""
-    if isinstance(part, Table):
+    if isinstance(part, ReportTable):
         missing = 0 if limit is None else len(part.rows) - limit
-        shown: Table | Code = part if missing <= 0 else part._replace(rows=part.rows[:limit])
+        shown: ReportTable | Code = part if missing <= 0 else part._replace(rows=part.rows[:limit])
     else:
         lines = part.text.splitlines()
         missing = 0 if limit is None else len(lines) - limit
@@ -108,9 +108,9 @@ def as_text(section: Section, limit: int | None = None) -> str:
         lines.append(pad + s.title)
         for part in s.parts:
             more = ""
-            if isinstance(part, Table | Code):
+            if isinstance(part, ReportTable | Code):
                 part, more = shortened(part, limit)
-            if isinstance(part, Table):
+            if isinstance(part, ReportTable):
                 shown = table_lines(part)
             elif isinstance(part, Drawing):
                 continue
@@ -133,9 +133,9 @@ def _html(s: Section, level: int, limit: int | None) -> list[str]:
     out = [f"<details><summary>{head}</summary>" if s.folded else f"<h{level}>{head}</h{level}>"]
     for part in s.parts:
         more = ""
-        if isinstance(part, Table | Code):
+        if isinstance(part, ReportTable | Code):
             part, more = shortened(part, limit)
-        if isinstance(part, Table):
+        if isinstance(part, ReportTable):
             out += table_html(part)
         elif isinstance(part, Code):
             out.append(f"<pre>{escape(part.text)}</pre>")
@@ -152,7 +152,7 @@ def _html(s: Section, level: int, limit: int | None) -> list[str]:
     return out
 
 
-def table_html(table: Table) -> list[str]:
+def table_html(table: ReportTable) -> list[str]:
     """Return a table as pieces of HTML."""
     heads = "".join(f"<th>{escape(h)}</th>" for h in table.heads) if any(table.heads) else ""
     out = [f"<table><thead><tr>{heads}</tr></thead><tbody>" if heads else "<table><tbody>"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adarray.base.errors import ShapeError
-from adarray.base.report import Table, table_lines
+from adarray.base.report import ReportTable, table_lines
 from adarray.estimators.credit import host_of
 from adarray.transforms.tree import LeafPath, flatten
 
@@ -86,7 +86,7 @@ class Diagnosis(NamedTuple):
             )
             for r in self.rows
         )
-        return "\n".join(table_lines(Table(head, lines, frozenset(range(2, len(head))))))
+        return "\n".join(table_lines(ReportTable(head, lines, frozenset(range(2, len(head))))))
 
     def save(self, path: str | Path) -> None:
         """Draw cosine, variance and cost of each estimator into a file; needs matplotlib.

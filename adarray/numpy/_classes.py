@@ -101,7 +101,7 @@ class ndenumerate:  # noqa: N801
         return index, self._array[index]
 
 
-class vectorize(functional.vectorize):  # noqa: N801
+class vectorize(functional.TracedVectorize):  # noqa: N801
     """As `numpy.vectorize`; the function gets traced elements where an argument is traced."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

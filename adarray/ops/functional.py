@@ -62,11 +62,11 @@ def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     return r if out is None else np.positive(r, out=out)
 
 
-class vectorize(np.vectorize):  # noqa: N801  (NumPy's name)
+class TracedVectorize(np.vectorize):
     """As `numpy.vectorize`; elements of ADArrays go to the function as ADArrays.
 
     NumPy's own class makes arrays of objects of its arguments, which a traced array
-    refuses. `adarray.numpy` has this one, and rebound modules use it.
+    refuses. `adarray.numpy.vectorize` derives from this class.
 
     Parameters
     ----------

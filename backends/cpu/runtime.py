@@ -23,7 +23,7 @@ from adarray.base.scalar import ScalarExpr
 from adarray.compiler.ir.target import CPU
 from adarray.compiler.scalars import eager
 from adarray.compiler.scalars.catalogue import FUNCTIONS
-from adarray.compiler.scalars.eager import Kernel
+from adarray.compiler.scalars.eager import EagerKernel
 from adarray.errors import BackendError
 from adarray.runtime import CompilingEngine, FaultHandler
 
@@ -142,7 +142,7 @@ class KernelLibrary:
         """Return the name of an instruction-set level."""
         return self.text(self.lib.adarray_level_name(level))
 
-    def find(self, kernel: Kernel | None) -> int | None:
+    def find(self, kernel: EagerKernel | None) -> int | None:
         """Return the number of a printed kernel; None if the compiled one differs."""
         if kernel is None:
             return None
@@ -312,7 +312,7 @@ class CPUEngine(CompilingEngine):
         self._kernels[key] = compiled
         return compiled
 
-    def _limits(self, op: Op, operand: int, dtype: str, kernel: Kernel) -> tuple[int, int]:
+    def _limits(self, op: Op, operand: int, dtype: str, kernel: EagerKernel) -> tuple[int, int]:
         """Return from how many elements on a kernel is used, and from how many on threads are."""
         c = self.cutoffs
         if kernel.parts:

@@ -286,9 +286,9 @@ def numbers(
     elif kind == TYPES["float32"]:
         compute = _COMPUTE[precision]
     return (
-        operation_b[0], operation_a[0], out.columns, out.rows, a.columns, operation_b[1], b.distance,
-        operation_a[1], a.distance, max(out.columns, out.strides[0]), out.distance, out.count, kind,
-        out_kind, compute,
+        operation_b[0], operation_a[0], out.columns, out.rows, a.columns, operation_b[1],
+        b.distance, operation_a[1], a.distance, max(out.columns, out.strides[0]), out.distance,
+        out.count, kind, out_kind, compute,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import adarray
 from adarray.errors import TraceError, UnsupportedFunctionError
-from adarray.ops.functional import vectorize
+from adarray.ops.functional import TracedVectorize
 from adarray.testing import check_grads
 
 X = np.array([[-1.5, -0.2, 0.7], [1.2, 2.5, 3.1]])
@@ -112,7 +112,7 @@ def branch(x, y):
 
 
 def test_vectorize_calls_the_function_for_each_element():
-    f = vectorize(branch)
+    f = TracedVectorize(branch)
     np.testing.assert_array_equal(f(X, 0.5), np.vectorize(branch)(X, 0.5))
     got, _ = adarray.vjp(f, X, X[0])
     np.testing.assert_array_equal(got, np.vectorize(branch)(X, X[0]))
@@ -122,23 +122,25 @@ def test_vectorize_calls_the_function_for_each_element():
 
 
 def test_vectorize_keeps_numpys_arguments():
-    many = vectorize(lambda x, k: (x * k, x**2), excluded=["k"], doc="Two.", otypes=[float, float])
+    many = TracedVectorize(
+        lambda x, k: (x * k, x**2), excluded=["k"], doc="Two.", otypes=[float, float]
+    )
     assert many.__doc__ == "Two."
     check_grads(lambda x: many(x, k=3.0), (X,))
     first, second = many(adarray.array(X), k=3.0)
     np.testing.assert_array_equal(first, X * 3)
     np.testing.assert_array_equal(second, X**2)
-    empty = vectorize(lambda x: x, otypes=[np.float32])(np.zeros((0, 2)))
+    empty = TracedVectorize(lambda x: x, otypes=[np.float32])(np.zeros((0, 2)))
     assert empty.shape == (0, 2)
     assert empty.dtype == np.float32
     with pytest.raises(ValueError, match="cannot call `vectorize` on size 0 inputs"):
-        vectorize(lambda x: x)(np.zeros(0))
+        TracedVectorize(lambda x: x)(np.zeros(0))
     with pytest.raises(TraceError, match="array with dtype=int64"):
-        adarray.vjp(vectorize(lambda x: 0 if x < 0 else x), X)  # the first result is an int
+        adarray.vjp(TracedVectorize(lambda x: 0 if x < 0 else x), X)  # the first result is an int
 
 
 def test_vectorize_as_a_decorator_with_a_signature():
-    @vectorize(signature="(n),(n)->(),(n)")
+    @TracedVectorize(signature="(n),(n)->(),(n)")
     def parts(x, y):
         return np.sum(x * y), x / (1 + y**2)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from adarray.compiler.fusion.groups import TOTAL, Attempt, Group, GroupKind
+from adarray.compiler.fusion.groups import TOTAL, AxisAssignment, Group, GroupKind
 from adarray.compiler.ir.domains import Maps, Use, elements
 from adarray.compiler.ir.primitives import (
     CallResult,
@@ -242,14 +242,14 @@ class Fusion:
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
-            attempt = Attempt(group, value, self.uses)
+            attempt = AxisAssignment(group, value, self.uses)
             if attempt.run() and self._runs_along(attempt, uses):
                 self._commit(attempt, before)
                 return
             self._note(uses, value, group, attempt.reason or "it runs along another axis")
         self._found(value, uses, small)
 
-    def _runs_along(self, attempt: Attempt, uses: tuple[Use, ...]) -> bool:
+    def _runs_along(self, attempt: AxisAssignment, uses: tuple[Use, ...]) -> bool:
         """Whether the group's outer axis is the one that a value should have, if it matters."""
         group = attempt.group
         if not self.along or group.outer < 0 or sum(n != 1 for n in attempt.shape) < 2:
@@ -269,7 +269,7 @@ class Fusion:
             self.small.append(group)
         before = self._foreign(group, uses)
         assert before is not None
-        attempt = Attempt(group, value, self.uses)
+        attempt = AxisAssignment(group, value, self.uses)
         if not small:
             axis = outer_axis(value, uses, self.along)
             group.outer = group.new_class(domain(value)[axis])
@@ -278,7 +278,7 @@ class Fusion:
         assert fits
         self._commit(attempt, before)
 
-    def _commit(self, attempt: Attempt, before: list[Group]) -> None:
+    def _commit(self, attempt: AxisAssignment, before: list[Group]) -> None:
         group, value = attempt.group, attempt.value
         attempt.commit()
         for first in before:

@@ -112,7 +112,7 @@ class Group:
         return True
 
 
-class Attempt:
+class AxisAssignment:
     """An attempt to give the axes of a value classes of a group."""
 
     def __init__(self, group: Group, value: Value, uses: Uses) -> None:

@@ -38,7 +38,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.uses import op_cost
-from adarray.compiler.planning.remat_values import Attempt, Planned, singly
+from adarray.compiler.planning.remat_values import LatePlanner, Planned, singly
 
 # Plans that are made before the search ends: what fusion stores is known afterwards only.
 ATTEMPTS = 3
@@ -73,7 +73,7 @@ class RematVariant(NamedTuple):
     stored: set[Value]
 
 
-def within(program: Program, limit: int, attempt: Attempt) -> Plan:
+def within(program: Program, limit: int, attempt: LatePlanner) -> Plan:
     """Return a plan whose temporaries take at most `limit` bytes, or as few as can be.
 
     Parameters
@@ -102,7 +102,9 @@ def within(program: Program, limit: int, attempt: Attempt) -> Plan:
     return best
 
 
-def _searched(program: Program, limit: int, attempt: Attempt, planner: Planned, best: Plan) -> Plan:
+def _searched(
+    program: Program, limit: int, attempt: LatePlanner, planner: Planned, best: Plan
+) -> Plan:
     """Return a plan below a limit, or the smallest that is found; `best` is that of `planner`."""
     variant = _as_planned(RematVariant(program, {}, set()), planner)
     following: tuple[RematVariant, Planned] | None = None

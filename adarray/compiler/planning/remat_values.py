@@ -39,13 +39,13 @@ class Planned(Protocol):
 
 
 # ``attempt(program, late)``: what plans a program with some values computed late.
-Attempt = Callable[[Program, Mapping[Value, int]], Planned]
+LatePlanner = Callable[[Program, Mapping[Value, int]], Planned]
 
 
 def singly(
     program: Program,
     limit: int,
-    attempt: Attempt,
+    attempt: LatePlanner,
 ) -> Plan:
     """Return a plan that comes nearer to a limit; see `adarray.compiler.planning.remat.within`."""
     chosen: dict[Value, int] = {}

@@ -20,7 +20,7 @@ from adarray.compiler.scalars.record import (
     Helper,
     Infix,
     Interval,
-    Library,
+    LibraryFunction,
     ScalarFunction,
     Spelling,
     Template,
@@ -64,8 +64,8 @@ def _library(
     Those with a vector version are in the headers of kernels, too; others need no other text.
     """
     return ScalarFunction(
-        name=name, arity=len(domain) or 1, floats=Library(spelled), signed=None, unsigned=None,
-        cost=HEAVY, flops=1, ulp=ulp, domain=domain or (REAL,), libmvec=libmvec, is_call=True,
+        name=name, arity=len(domain) or 1, floats=LibraryFunction(spelled), signed=None,
+        unsigned=None, cost=HEAVY, flops=1, ulp=ulp, domain=domain or (REAL,), libmvec=libmvec, is_call=True,
         cuda_far=libmvec > 0,
     )  # fmt: skip
 
@@ -82,10 +82,10 @@ _CALLED = "adarray_{}_{{s}}({{0}}, {{1}})"
 
 _POSITIVE = _simple("positive", Template("{0}"), "{0}", arity=1, ulp=0, flops=0)
 _ABSOLUTE = replace(
-    _simple("absolute", Library("fabs"), "{0}", arity=1, ulp=0),
+    _simple("absolute", LibraryFunction("fabs"), "{0}", arity=1, ulp=0),
     signed="{0} < 0 ? ({type})(0 - ({wide}){0}) : {0}",
 )
-_TRUNC = _simple("trunc", Library("trunc"), arity=1, ulp=0, integers_as="positive")
+_TRUNC = _simple("trunc", LibraryFunction("trunc"), arity=1, ulp=0, integers_as="positive")
 _TO_RADIANS = _simple("deg2rad", Template("{0} * ({type})0.017453292519943295"), arity=1, ulp=1)
 _TO_DEGREES = _simple("rad2deg", Template("{0} * ({type})57.29577951308232"), arity=1, ulp=1)
 
@@ -99,15 +99,15 @@ ARITHMETIC = (
     _simple("negative", Template("-{0}"), "({type})(0 - ({wide}){0})", arity=1, ulp=0),
     _POSITIVE, _alias("conjugate", _POSITIVE),
     _simple("square", Template("{0} * {0}"), "({type})(({wide}){0} * ({wide}){0})", arity=1),
-    _simple("sqrt", Library("sqrt"), arity=1, cost=MEDIUM, domain=(POSITIVE,)),
+    _simple("sqrt", LibraryFunction("sqrt"), arity=1, cost=MEDIUM, domain=(POSITIVE,)),
     _ABSOLUTE, _alias("fabs", _ABSOLUTE),
     _simple("sign", Helper(), "({type})(({0} > 0) - ({0} < 0))", arity=1, ulp=0),
-    _simple("copysign", Library("copysign"), ulp=0, flops=0),
+    _simple("copysign", LibraryFunction("copysign"), ulp=0, flops=0),
     _TO_RADIANS, _alias("radians", _TO_RADIANS),
     _TO_DEGREES, _alias("degrees", _TO_DEGREES),
-    _simple("floor", Library("floor"), arity=1, ulp=0, integers_as="positive"),
-    _simple("ceil", Library("ceil"), arity=1, ulp=0, integers_as="positive"),
-    _simple("rint", Library("rint"), arity=1, ulp=0, integers_as="positive"),
+    _simple("floor", LibraryFunction("floor"), arity=1, ulp=0, integers_as="positive"),
+    _simple("ceil", LibraryFunction("ceil"), arity=1, ulp=0, integers_as="positive"),
+    _simple("rint", LibraryFunction("rint"), arity=1, ulp=0, integers_as="positive"),
     _TRUNC, _alias("fix", _TRUNC),
     _simple("maximum", Helper(), "{0} > {1} ? {0} : {1}", ulp=0, truths_as="logical_or",
             constants_alike=True),
@@ -116,11 +116,13 @@ ARITHMETIC = (
     _simple("fmax", Helper(), ulp=0, integers_as="maximum", constants_alike=True),
     _simple("fmin", Helper(), ulp=0, integers_as="minimum", constants_alike=True),
     # Divisions with a remainder: no processor has them for vectors.
-    _simple("fmod", Library("fmod"), _CALLED.format("fmod"), ulp=0, cost=HEAVY, by_lane="fi"),
+    _simple("fmod", LibraryFunction("fmod"), _CALLED.format("fmod"), ulp=0, cost=HEAVY,
+            by_lane="fi"),
     _simple("remainder", Helper(), _CALLED.format("remainder"), cost=HEAVY, by_lane="fi"),
     _simple("floor_divide", Helper(), _CALLED.format("floor_divide"), ulp=2, cost=HEAVY,
             by_lane="fi"),
-    _simple("nextafter", Library("nextafter"), ulp=0, cost=HEAVY, by_lane="f", of_spacing=True),
+    _simple("nextafter", LibraryFunction("nextafter"), ulp=0, cost=HEAVY, by_lane="f",
+            of_spacing=True),
     _simple("cast", None, arity=1, flops=0),
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ def is_heavy(expr: ScalarExpr) -> bool:
     return any(f.is_heavy or f.slow_in_numpy for f in functions)
 
 
-class Kernel(NamedTuple):
+class EagerKernel(NamedTuple):
     """One printed kernel.
 
     Parameters
@@ -118,7 +118,7 @@ def truth_variables(expr: ScalarExpr) -> frozenset[str]:
 
 def pointwise_kernel(
     name: str, expr: ScalarExpr, dtype: str, dialect: Dialect = C
-) -> Kernel | None:
+) -> EagerKernel | None:
     """Return a kernel that computes `expr` for every element, None if it is not printable."""
     truths = truth_variables(expr)
     printer = Printer(dtype, dialect, truths)
@@ -143,7 +143,7 @@ def pointwise_kernel(
         value=value,
     )
     heavy = is_heavy(expr)
-    return Kernel(name, dtype, inputs, truths, text, heavy)
+    return EagerKernel(name, dtype, inputs, truths, text, heavy)
 
 
 def _symbols(op: Op) -> list[ScalarExpr]:
@@ -171,7 +171,7 @@ def _name(op: Op, part: str, fixed: int | None, dtype: str) -> str:
     return f"{op.name}{middle}{part}_{C.suffix[dtype]}"
 
 
-def forward(op: Op, dtype: str, fixed: int | None = None) -> Kernel | None:
+def forward(op: Op, dtype: str, fixed: int | None = None) -> EagerKernel | None:
     """Return the kernel that computes a pointwise `op`.
 
     Parameters
@@ -183,7 +183,7 @@ def forward(op: Op, dtype: str, fixed: int | None = None) -> Kernel | None:
 
     Returns
     -------
-    Kernel or None
+    EagerKernel or None
         None where NumPy computes it in another dtype or it cannot be printed.
     """
     if not isinstance(op.lower, Pointwise) or not keeps_dtype(op, dtype):
@@ -197,7 +197,7 @@ def is_one_pass(expr: ScalarExpr) -> bool:
     return all(a.op in ("var", "const") for a in expr.args)
 
 
-def derivative(op: Op, operand: int, dtype: str, fixed: int | None = None) -> Kernel | None:
+def derivative(op: Op, operand: int, dtype: str, fixed: int | None = None) -> EagerKernel | None:
     """Return the kernel that fuses rule `operand` of a pointwise `op`.
 
     Parameters
@@ -210,7 +210,7 @@ def derivative(op: Op, operand: int, dtype: str, fixed: int | None = None) -> Ke
 
     Returns
     -------
-    Kernel or None
+    EagerKernel or None
         None where there is no rule, fusing it saves no pass, or it cannot be printed.
     """
     if not isinstance(op.lower, Pointwise) or op.rules[operand] is None:
@@ -293,7 +293,7 @@ static void {name}_post@(void *total, intptr_t n, double count)
 """
 
 
-def reduction(op: Op, dtype: str) -> Kernel | None:
+def reduction(op: Op, dtype: str) -> EagerKernel | None:
     """Return the functions that fold elements as a `Reduction` record says."""
     lower = op.lower
     if not isinstance(lower, Reduction):
@@ -331,12 +331,12 @@ def reduction(op: Op, dtype: str) -> Kernel | None:
     )
     heavy = is_heavy(mapped) or is_heavy(post)
     parts = tuple(f"{name}_{p}" for p in ("fold", "add", "merge", "start", "post"))
-    return Kernel(name, dtype, (), frozenset(), text, heavy, parts, lower.combine in NEUTRAL)
+    return EagerKernel(name, dtype, (), frozenset(), text, heavy, parts, lower.combine in NEUTRAL)
 
 
-def kernels_of(op: Op) -> Iterator[Kernel]:
+def kernels_of(op: Op) -> Iterator[EagerKernel]:
     """Yield every kernel that is printed for one operation."""
-    kernels: list[Kernel | None] = []
+    kernels: list[EagerKernel | None] = []
     for dtype in DTYPES:
         kernels.append(reduction(op, dtype))
         if isinstance(op.lower, Pointwise):
@@ -348,7 +348,7 @@ def kernels_of(op: Op) -> Iterator[Kernel]:
     yield from (k for k in kernels if k is not None)
 
 
-def all_kernels() -> Iterator[Kernel]:
+def all_kernels() -> Iterator[EagerKernel]:
     """Yield the kernels of every registered operation."""
     for op in all_ops():
         yield from kernels_of(op)

@@ -16,7 +16,7 @@ import numpy as np
 from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.dtypes import DTYPES, FLOATS
-from adarray.compiler.scalars.record import Helper, Infix, Library, ScalarFunction, Template
+from adarray.compiler.scalars.record import Helper, Infix, LibraryFunction, ScalarFunction, Template
 
 _TYPES = {d: DTYPES[d].type for d in FLOATS}
 _SUFFIXES = {d: DTYPES[d].suffix for d in FLOATS}
@@ -86,7 +86,7 @@ def literal(value: float, dtype: str, dialect: Dialect = C) -> str:
 
 def library_name(function: ScalarFunction, dtype: str, d: Dialect = C) -> str:
     """Return the name of a function of the C library for operands of `dtype`."""
-    assert isinstance(function.floats, Library)
+    assert isinstance(function.floats, LibraryFunction)
     far = "adarray_far_" if d.far and function.cuda_far else ""
     return f"{far}{function.floats.name}{d.library_suffix[dtype]}"
 
@@ -111,7 +111,7 @@ def call_text(op: str, args: list[str], dtype: str, d: Dialect = C) -> str | Non
                 type=d.types[dtype],
                 fabs=f"fabs{d.library_suffix[dtype]}",
             )
-        case Library():
+        case LibraryFunction():
             return f"{library_name(f, dtype, d)}({', '.join(args)})"
         case Helper():
             return f"adarray_{op}_{d.suffix[dtype]}({', '.join(args)})"

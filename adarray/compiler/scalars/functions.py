@@ -21,7 +21,7 @@ from adarray.compiler.scalars.dtypes import (
     SUFFIX,
 )
 from adarray.compiler.scalars.expressions import C, Dialect, call_text, library_name, literal
-from adarray.compiler.scalars.record import Infix, Library, ScalarFunction
+from adarray.compiler.scalars.record import Infix, LibraryFunction, ScalarFunction
 
 _LIMITS = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in INTEGERS}
 
@@ -233,7 +233,7 @@ def by_lane(name: str, args: list[str], dtype: str) -> str | None:
     f = FUNCTIONS[name]
     if dtype == "bool" or ("f" if dtype in FLOATS else "i") not in f.by_lane:
         return None
-    in_library = dtype in FLOATS and isinstance(f.floats, Library)
+    in_library = dtype in FLOATS and isinstance(f.floats, LibraryFunction)
     called = library_name(f, dtype) if in_library else f"{name}_{SUFFIX[dtype]}"
     return f"adarray_lanes_{called}({', '.join(args)})"
 

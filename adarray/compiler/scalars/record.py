@@ -40,7 +40,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class LibraryFunction:
     """A function of the C library and of CUDA; that of float32 has an ``f`` behind its name."""
 
     name: str
@@ -51,7 +51,7 @@ class Helper:
     """A function of ``native/shared/adarray_math.h``: ``adarray_<name>_f64`` and ``_f32``."""
 
 
-Spelling = Infix | Template | Library | Helper
+Spelling = Infix | Template | LibraryFunction | Helper
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ScalarFunction:
     name : str
         NumPy's name, or that of `scipy.special`.
     arity : int
-    floats : Infix, Template, Library, Helper or None
+    floats : Infix, Template, LibraryFunction, Helper or None
         How it is written for operands of a floating-point dtype; None where there is no such
         function.
     signed, unsigned : str or None

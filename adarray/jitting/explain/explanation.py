@@ -15,8 +15,8 @@ from adarray.base.engines import BaseEngine
 from adarray.base.recording import Call
 from adarray.base.report import (
     Code,
+    ReportTable,
     Section,
-    Table,
     as_html,
     as_text,
     count_text,
@@ -181,7 +181,7 @@ class Explanation:
             ("from recording to executable", time_text(self.compile_seconds)),
             *(("note", note) for note in self.notes),
         ]
-        return Section("summary", (Table(("", ""), tuple(rows)),))
+        return Section("summary", (ReportTable(("", ""), tuple(rows)),))
 
     def _tree(self) -> Section:
         """Return the trace tree: a line for each segment and each guard."""

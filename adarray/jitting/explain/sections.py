@@ -11,7 +11,15 @@ import numpy as np
 
 from adarray.base.engines import CompiledPlan
 from adarray.base.recording import Call, Guard, Symbol
-from adarray.base.report import Code, Drawing, Section, Table, count_text, size_text, time_text
+from adarray.base.report import (
+    Code,
+    Drawing,
+    ReportTable,
+    Section,
+    count_text,
+    size_text,
+    time_text,
+)
 from adarray.compiler.ir.plan import Buffer, KernelStep, Plan
 from adarray.compiler.ir.primitives import Constant, Iota, ProgramInput, View
 from adarray.compiler.ir.program import Program, Value, text
@@ -220,8 +228,8 @@ def _steps(s: ShownSegment) -> Section:
             size_text(c.written), count_text(c.flops, "flop"), count_text(c.calls),
         ))  # fmt: skip
     heads = ("step", "kind", "computes", "values", "reads", "writes", "arithmetic", "calls")
-    table = Table(heads, tuple(rows), frozenset({0, 4, 5, 6, 7}))
-    parts: list[str | Table] = [table]
+    table = ReportTable(heads, tuple(rows), frozenset({0, 4, 5, 6, 7}))
+    parts: list[str | ReportTable] = [table]
     again = _recomputed(s.plan, names)
     if again:
         parts.append(f"computed in more than one step, rather than stored: {', '.join(again)}")
@@ -253,7 +261,9 @@ def _apart(s: ShownSegment) -> Section:
         )
         rows.append((first, second, note.reason))
     title = "not fused" if rows else "not fused: nothing"
-    return Section(title, (Table(("made", "read by", "because"), tuple(rows)),) if rows else ())
+    return Section(
+        title, (ReportTable(("made", "read by", "because"), tuple(rows)),) if rows else ()
+    )
 
 
 def _buffer_name(b: Buffer, place: int) -> str:
@@ -283,7 +293,7 @@ def _buffers(plan: Plan) -> Section:
         f"peak with arguments and results {size_text(peak(plan))}"
     )
     title = f"buffers ({len(rows)})"
-    return Section(title, (summary, Table(heads, tuple(rows), frozenset({2, 3, 4}))))
+    return Section(title, (summary, ReportTable(heads, tuple(rows), frozenset({2, 3, 4}))))
 
 
 def _results(s: ShownSegment) -> Section:
@@ -301,7 +311,7 @@ def _results(s: ShownSegment) -> Section:
             str(i), f"{v.dtype}{list(v.shape)}", names.get(v, "?"), step_text, origin_text(v),
         ))  # fmt: skip
     heads = ("result", "", "value", "made by", "from")
-    return Section("results", (Table(heads, tuple(rows), frozenset({0})),))
+    return Section("results", (ReportTable(heads, tuple(rows), frozenset({0})),))
 
 
 def _sources(number: int, s: ShownSegment) -> list[Section]:
@@ -327,4 +337,4 @@ def _compiling(s: ShownSegment) -> Section:
             ("kernels from the disk cache", str(s.executable.from_disk)),
             ("kernels that this process had", str(s.executable.in_memory)),
         ]
-    return Section("compiling", (Table(("stage", "time or number"), tuple(rows)),))
+    return Section("compiling", (ReportTable(("stage", "time or number"), tuple(rows)),))

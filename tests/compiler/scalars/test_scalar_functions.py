@@ -18,7 +18,7 @@ from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.dtypes import INTEGERS
-from adarray.compiler.scalars.record import HEAVY, LIGHT, MEDIUM, Library, ScalarFunction
+from adarray.compiler.scalars.record import HEAVY, LIGHT, MEDIUM, LibraryFunction, ScalarFunction
 from adarray.errors import BackendError
 
 NATIVE = Path(__file__).resolve().parents[3] / "native"
@@ -63,7 +63,7 @@ def test_records_are_whole(f: ScalarFunction) -> None:
     if f.gives_truth or f.flops == 0:
         assert f.ulp == 0 or f.name == "cast"
     if f.libmvec or f.vector_versions or f.is_call:
-        assert isinstance(f.floats, Library)
+        assert isinstance(f.floats, LibraryFunction)
         assert f.is_heavy or f.name in ("erf", "erfc")
         assert f.flops == 1
     # In some dtype kernels compute it, or what it is the same as.
@@ -94,7 +94,7 @@ def test_headers_hold_what_records_name() -> None:
 
 
 def _spelled(f: ScalarFunction) -> str:
-    assert isinstance(f.floats, Library)
+    assert isinstance(f.floats, LibraryFunction)
     return f.floats.name
 
 

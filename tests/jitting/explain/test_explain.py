@@ -13,8 +13,8 @@ import adarray
 from adarray.base.recording import Call, Guard, Symbol
 from adarray.base.report import (
     Code,
+    ReportTable,
     Section,
-    Table,
     as_html,
     as_text,
     count_text,
@@ -299,10 +299,10 @@ def test_pictures_of_segments(explanation, tmp_path, monkeypatch):
 
 
 def test_reports():
-    table = Table(("a", "n"), (("xx", "1"), ("y", "100")), frozenset({1}))
+    table = ReportTable(("a", "n"), (("xx", "1"), ("y", "100")), frozenset({1}))
     assert table_lines(table) == ["a     n", "-------", "xx    1", "y   100"]
-    assert table_lines(Table(("", ""), (("k", "v"),))) == ["k  v"]
-    assert table_lines(Table(("a",), ())) == ["a", "-"]
+    assert table_lines(ReportTable(("", ""), (("k", "v"),))) == ["k  v"]
+    assert table_lines(ReportTable(("a",), ())) == ["a", "-"]
     inner = Section("in <side>", (Code("x < y\n  z"),), folded=True)
     outer = Section("top", ("words & more", table), (inner,))
     assert as_text(outer).splitlines() == [
@@ -316,7 +316,7 @@ def test_reports():
 
 
 def test_long_listings_are_cut():
-    table = Table(("a",), tuple((str(i),) for i in range(10)))
+    table = ReportTable(("a",), tuple((str(i),) for i in range(10)))
     section = Section("top", (table, Code("x\ny\nz")))
     assert as_text(section, 3).splitlines() == [
         "top", "  a", "  -", "  0", "  1", "  2", "  ... and 7 more", "  x", "  y", "  z",
