@@ -42,8 +42,8 @@ def cross_sections(scale: int, nuclides: int = 8, points: int = 256) -> Launch:
     grid[:, 0], grid[:, -1] = 0, 1
     data = RNG.uniform(0, 1, (nuclides, points, 5))
     arrays = (RNG.uniform(0, 1, n), grid, data, RNG.uniform(0, 1, nuclides), np.zeros((n, 5)))
-    given = [a.astype(np.float32) for a in arrays]
-    return n // 128, 128, [*given, n, nuclides, points]
+    singles = [a.astype(np.float32) for a in arrays]
+    return n // 128, 128, [*singles, n, nuclides, points]
 
 
 def multipole(scale: int, poles: int = 16) -> Launch:
@@ -92,15 +92,15 @@ WORK: dict[str, Callable[[int], Launch]] = {
 
 
 def best(*runs: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
-    """Return the seconds that each run takes at best; they take turns."""
+    """Return the seconds that each run takes at best; they alternate."""
     times: list[list[float]] = [[] for _ in runs]
     for round_ in range(ROUNDS + 1):
-        for run, found in zip(runs, times, strict=True):
+        for run, seconds in zip(runs, times, strict=True):
             start = clock()
             run()
             if round_:  # the first one warms up
-                found.append(clock() - start)
-    return [min(found) for found in times]
+                seconds.append(clock() - start)
+    return [min(seconds) for seconds in times]
 
 
 def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
@@ -113,21 +113,21 @@ def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
     kernel = RawKernel(case.text("float32"), name)
     grid, block, args = launch
     with adarray.use(backend):
-        operands, made = kernel._bound(grid, block, args, 0)
+        operands, bound = kernel._bound(grid, block, args, 0)
         execution, operation = kernel._execution, kernel._operation
-        values = dict(zip(operation.operands, operands, strict=True)) | dict(made.integers)
+        values = dict(zip(operation.operands, operands, strict=True)) | dict(bound.integers)
         inputs = kernel._inputs_of(None)
         original = execution.compiled(execution.kernel)
-        adjoint = execution.adjoint(made, inputs, values)
+        adjoint = execution.adjoint(bound, inputs, values)
         gradient = execution.compiled(adjoint.kernel, adjoint.counting)
-        given = {n: np.ones_like(values[n]) for n in execution.outputs}
-        shadows = execution._with_shadows(adjoint, dict(values), given)
+        cotangents = {n: np.ones_like(values[n]) for n in execution.outputs}
+        shadows = execution._with_shadows(adjoint, dict(values), cotangents)
         for n in adjoint.copies:
             shadows[n] = shadows[n].copy()
         # One thread's own time does not count what other programs take meanwhile.
         clock = time.thread_time if backend == "serial" else time.perf_counter
         first, second = best(
-            lambda: original(made, values), lambda: gradient(made, shadows), clock=clock
+            lambda: original(bound, values), lambda: gradient(bound, shadows), clock=clock
         )
     return first, second / first
 
@@ -139,18 +139,18 @@ def main() -> None:
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args()
     print(f"{'kernel':20} {'threads x':>10} {'kernel ms':>10} {'gradient':>9}")
-    found: dict[str, dict[str, list[tuple[int, float]]]] = {"threads": {}, "work": {}}
+    ratios: dict[str, dict[str, list[tuple[int, float]]]] = {"threads": {}, "work": {}}
     for what, table in (("threads", PROXIES), ("work", WORK)):
         for name, launch in table.items():
             for scale in (1, 4, 16, 100):
                 seconds, times = ratio(name, launch(scale), options.backend)
-                found[what].setdefault(name, []).append((scale, times))
+                ratios[what].setdefault(name, []).append((scale, times))
                 print(f"{name:20} {what[:4]} {scale:5} {1e3 * seconds:10.3f} {times:8.2f}x")
     if options.figures is not None:
-        draw(found, options.figures)
+        draw(ratios, options.figures)
 
 
-def draw(found: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) -> None:
+def draw(ratios: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) -> None:
     """Draw how the cost of gradients grows."""
     import matplotlib as mpl
 
@@ -159,7 +159,7 @@ def draw(found: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) -> 
 
     for what, label in (("threads", "threads"), ("work", "work of each thread")):
         figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
-        for name, points in found[what].items():
+        for name, points in ratios[what].items():
             axes.plot(*zip(*points, strict=True), "o-", label=name.replace("_", " "))
         axes.set(xscale="log", ylim=(0, None), xlabel=f"{label}, times the least",
                  ylabel="gradient / kernel")  # fmt: skip

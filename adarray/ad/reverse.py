@@ -69,7 +69,7 @@ class Pullback:
         self.targets = targets
         self.record = record
         self.release = release
-        # Nodes that wait for their turn, those made last first.
+        # Nodes that wait, the newest first.
         self.heap: list[tuple[int, Node]] = []
         self.cotangents: dict[int, Any] = {}
         self.owned: set[int] = set()  # nodes whose cotangent's buffer belongs to this walk
@@ -80,7 +80,7 @@ class Pullback:
         self.dropped: set[int] = set()
         self.dense: set[int] = set()
         self.quiet: np.errstate | None = None
-        # The engine's look at cotangents, if it has one, and its way to run a rule.
+        # The engine's check of cotangents, if it has one, and its way to run a rule.
         self.check: Callable[[Op, int, int, Any, Any], None] | None = None
         self.rule: Callable[[Node, int, Any, tuple[Any, ...]], Any] = general_rule
         mode = MODE.get()

@@ -196,7 +196,7 @@ class Indexing:
     """``__getitem__`` of what was asked for ``__iter__``, and of Python numbers.
 
     ``iter(x)`` looks for ``__iter__``, and where there is none for ``__getitem__``; a scalar of
-    NumPy has the second but is not iterable. Both looks come from one instruction.
+    NumPy has the second but is not iterable. Both look-ups come from one instruction.
     """
 
     __slots__ = ("function",)

@@ -112,7 +112,7 @@ class Tracked:
     __slots__ = ()
 
 
-# Types of plain operands that need no second look. Classes of `Symbolic` are added.
+# Types of plain operands that need no second check. Classes of `Symbolic` are added.
 PLAIN: set[type] = {np.ndarray, float, int, bool, complex, np.float64, np.float32}
 
 # Types of arrays, which are written into and shared by views, by what `type` says of them.

@@ -3,7 +3,7 @@
 A function that calls ``float(x)`` gets a copy of its code in which that load, and no
 other, pushes ``~load``: a constant that looks the name up where the function does, and
 answers with what is to be called there *now*. The global itself stays what it is, so that
-code which looks at it (``type(v) is float``, ``dtype=float``, ``class X(float)``), other
+code which reads it (``type(v) is float``, ``dtype=float``, ``class X(float)``), other
 threads, and everything outside of a transform meet the class alone.
 
 The load takes the place of LOAD_GLOBAL and its cache entries: offsets, lines, jumps and
@@ -54,7 +54,7 @@ _ONE = {
 V = TypeVar("V")
 
 # ``make(name, how)`` returns what answers for a load; None leaves it. `how` is "call",
-# "attribute" (an attribute is taken of it next), "look", "compared" (the same, on the right of
+# "attribute" (one of its attributes is read next), "read", "compared" (the same, on the right of
 # ``is``, ``==`` or ``in``), or "method", of any object.
 Maker = Callable[[str, str], object]
 
@@ -238,17 +238,17 @@ def _redirected(code: types.CodeType, names: frozenset[str], make: Maker) -> Cha
         name = code.co_names[argument >> 1]
         if name in names:
             called = bool(argument & 1)  # a NULL is pushed: for a call of it, or of its attribute
-            how = "call" if called else "look"
+            how = "call" if called else "read"
             following = end
             while ops[following] == _EXTENDED_ARG:
                 following += 1
             if ops[following] in _ATTRIBUTE:
                 how = "attribute"
             elif called and _NULL_FIRST and not is_callee(code.co_code, 2 * end):
-                how = "look"
+                how = "read"
             elif not called and decorates(code.co_code, 2 * end):
                 how = "call"
-            if how == "look" and ops[following] in _COMPARES:
+            if how == "read" and ops[following] in _COMPARES:
                 how = "compared"
             place = places.get((name, how))
             if place is None:

@@ -90,7 +90,7 @@ class SlowNotice:
     make : callable
         Returns the line.
     timed : bool
-        Whether another thread waits, since nobody calls `look` for long.
+        Whether another thread waits, since nobody calls `tell` for long.
     """
 
     def __init__(self, make: Callable[[], str], timed: bool = False) -> None:
@@ -117,11 +117,6 @@ class SlowNotice:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-    def look(self) -> None:
-        """Tell the line if it is time to."""
-        if perf_counter() >= self.end:
-            self.tell()
 
     def tell(self) -> None:
         """Tell the line, unless that has happened."""

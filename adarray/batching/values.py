@@ -315,7 +315,7 @@ class Batched(Symbolic, NDArrayOperatorsMixin):
 
 
 _BITS = 62  # of an integer that Python looks at
-_MANY = 4096  # numbers of members that `jit` is made to look at, one by one
+_MANY = 4096  # numbers of members that `jit` is made to convert at, one by one
 
 
 def _guard(x: Any) -> None:
@@ -326,7 +326,7 @@ def _guard(x: Any) -> None:
     Raises
     ------
     TraceError
-        If there are too many numbers to look at.
+        If there are too many numbers to convert at.
     """
     flat = np.reshape(x, (-1,))
     if x.dtype.kind == "b":
@@ -341,9 +341,9 @@ def _guard(x: Any) -> None:
             f"vmap: Python looks at {x.size} numbers of members, which are too many for jit to "
             "tell calls apart by; ask a question with few answers, such as x > 0"
         )
-    look = {"f": float, "c": complex}.get(x.dtype.kind, operator.index)
+    convert = {"f": float, "c": complex}.get(x.dtype.kind, operator.index)
     for k in range(x.size):
-        look(flat[k])
+        convert(flat[k])
 
 
 def in_layout(raw: Any, order: Any) -> Any:

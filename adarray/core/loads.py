@@ -175,7 +175,7 @@ class NameLoad:
     ----------
     name : str
     how : str
-        ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"look"`` at a stand-in;
+        ``"call"``; ``"attribute"`` if an attribute is taken of it; ``"read"`` of a stand-in;
         ``"passed"`` on, a builtin that asks; ``"own"``, a call of ``type`` by code that knows of
         ADArrays.
     package : str
@@ -206,7 +206,7 @@ class NameLoad:
         if self.how == "passed":
             applies = LEVEL.get() or (scope is not None and scope.covers(self.package))
             return _PASSED.get(id(value), value) if applies else value
-        if self.how == "look":  # outside, nobody meets a stand-in
+        if self.how == "read":  # outside, nobody meets a stand-in
             inside = scope is not None and scope.covers(self.package)
             return value if inside or not issubclass(type(value), StandIn) else original(value)
         if scope is not None and scope.covers(self.package):
@@ -336,14 +336,14 @@ class RedirectedNames(NamedTuple):
     ----------
     calls : frozenset of str
         Of classes that are something else where they are called.
-    looks : frozenset of str
+    reads : frozenset of str
         Bound to a stand-in.
     modules : frozenset of str
         Bound to a module.
     """
 
     calls: frozenset[str]
-    looks: frozenset[str]
+    reads: frozenset[str]
     modules: frozenset[str]
 
 
@@ -355,7 +355,7 @@ def names_for(space: Namespace) -> RedirectedNames:
     if type(space) is not dict:  # a clone's, which looks up in the original's: see adarray.jitting
         space = {**getattr(space, "real", {}), **space}
     calls = {cls.__name__ for cls in builtin if cls.__name__ not in space}
-    looks, modules = set(), set()
+    reads, modules = set(), set()
     for name, value in tuple(space.items()):
         kind = type(value)
         if value is builtins or any(value is b for b in builtin):
@@ -364,10 +364,10 @@ def names_for(space: Namespace) -> RedirectedNames:
             if _inside.call(value, "call") is not None:
                 calls.add(name)
         elif issubclass(kind, StandIn):
-            looks.add(name)
+            reads.add(name)
         if issubclass(kind, types.ModuleType):
             modules.add(name)
-    return RedirectedNames(frozenset(calls), frozenset(looks), frozenset(modules))
+    return RedirectedNames(frozenset(calls), frozenset(reads), frozenset(modules))
 
 
 def redirect_uses(function: types.FunctionType, names: RedirectedNames) -> None:
@@ -383,11 +383,11 @@ def redirect_uses(function: types.FunctionType, names: RedirectedNames) -> None:
     package = client_of(space)
     code = original_of(function.__code__)
     used = all_names(code)
-    calls, looks = names.calls & used, names.looks & used
+    calls, reads = names.calls & used, names.reads & used
     methods = RedirectedMethods(frozenset(), frozenset())
     if _inside.is_set and not _METHODS.isdisjoint(used):
         methods = RedirectedMethods(_METHODS & used, names.modules & used)
-    if not package or not (calls or looks or methods.names or handles(code)):
+    if not package or not (calls or reads or methods.names or handles(code)):
         return
     bound = {n: space.get(n, getattr(builtins, n, None)) for n in calls}
     asking = frozenset(n for n, v in bound.items() if any(v is q for q in _QUESTIONS))
@@ -396,13 +396,13 @@ def redirect_uses(function: types.FunctionType, names: RedirectedNames) -> None:
     def make(name: str, how: str) -> object:
         if how == "method":
             return method_load_of(name, package)
-        if name not in calls and name not in looks:
+        if name not in calls and name not in reads:
             return None
-        looked = how in ("look", "compared")
-        if how == "look" and name in asking and name not in own:
+        is_read = how in ("read", "compared")
+        if how == "read" and name in asking and name not in own:
             return load_of(name, "passed", package)
-        if looked is not (name in looks) or (name in own and how != "call"):
+        if is_read is not (name in reads) or (name in own and how != "call"):
             return None
-        return load_of(name, "own" if name in own else "look" if looked else how, package)
+        return load_of(name, "own" if name in own else "read" if is_read else how, package)
 
-    redirect(function, calls | looks, make, (package, calls, looks), CAUGHT, methods)
+    redirect(function, calls | reads, make, (package, calls, reads), CAUGHT, methods)

@@ -22,7 +22,7 @@ TRANSPOSING = frozenset({
     np.argwhere, np.cross, np.apply_along_axis, np.apply_over_axes, np.quantile, np.nanquantile,
     np.percentile, np.nanpercentile, np.linalg.eig, np.linalg.eigvals, np.einsum,
 })  # fmt: skip
-_KEPT = 4096
+_MOST_AXES = 4096
 _axes: dict[Any, Any] = {}  # of results, by what was called with what
 
 
@@ -71,7 +71,7 @@ def result_orders(function: Callable[..., Any], args: tuple[Any, ...], kwargs: A
         pass
     except TypeError:  # not hashable
         return _axes_by_numpy(function, args, kwargs)
-    if len(_axes) >= _KEPT:
+    if len(_axes) >= _MOST_AXES:
         _axes.clear()
     axes = _axes[key] = _axes_by_numpy(function, args, kwargs)
     return axes

@@ -154,7 +154,7 @@ def _qr(g: Any, out: Any, a: Any, mode: Any = "reduced") -> Any:
     q, r = out[0][..., :n], out[1][..., :n, :]
     _check_qr(r)
     if mode == "complete":
-        # The columns of q beyond n turn against those before: dq2 = -q @ dq.H @ q2.
+        # The columns of q beyond n rotate against those before: dq2 = -q @ dq.H @ q2.
         q2, gq2 = out[0][..., n:], gq[..., n:]
         gq, gr = gq[..., :n], gr[..., :n, :]
         gq = gq - np.matmul(np.matmul(q2, adjoint(gq2)), q)
@@ -217,7 +217,7 @@ qr = register(
         invariants=_qr_invariants,
         note="the diagonal of r is real, as LAPACK makes it; the first min(m, n) columns must be "
         "linearly independent. The columns of q that mode='complete' adds have the derivative "
-        "without a turn among themselves: it is right for functions of the space they span",
+        "without a rotation among themselves: it is right for functions of the space they span",
     )
 )
 
@@ -327,7 +327,7 @@ class _Pairs:
 def _perpendicular(g: Any, basis: Any, k: int) -> Any:
     """Return the part of a cotangent of k vectors that lies across them, shape (..., m, k).
 
-    The vectors beyond k in `basis` turn against those before.
+    The vectors beyond k in `basis` rotate against those before.
     """
     first, rest = basis[..., :k], basis[..., k:]
     ct = g[..., :k] - np.matmul(first, np.matmul(adjoint(first), g[..., :k]))
@@ -396,7 +396,7 @@ def _svd_tangent(t: Any, out: Any, a: Any, full_matrices: bool = True) -> Any:
 
     Townsend's ``F = 1 / (s[j]^2 - s[i]^2)`` is both quotients in one. Apart, a difference 0 matters
     only where H is not 0, and a sum 0 only where K is not. The diagonal of K, which is 0 for real
-    matrices, turns the phases of a pair of vectors by opposite angles.
+    matrices, rotates the phases of a pair of vectors by opposite angles.
     """
     u, sizes, v = out[0], out[1], adjoint(out[2])
     k = sizes.shape[-1]
@@ -452,8 +452,8 @@ svd = register(
         outputs=3,
         invariants=_svd_invariants,
         note="where singular values are equal (or 0) and the function depends on their vectors, "
-        "NotDifferentiableError. Vectors that full_matrices=True adds do not turn among "
-        "themselves; complex phases turn by equal and opposite angles in u and v",
+        "NotDifferentiableError. Vectors that full_matrices=True adds do not rotate among "
+        "themselves; complex phases rotate by equal and opposite angles in u and v",
     )
 )
 

@@ -185,7 +185,7 @@ register(
 
 
 def _slogdet(g: Any, out: Any, a: Any) -> Any:
-    # sign = det / |det| turns with the imaginary part of tr(inv(a) @ t), logabsdet
+    # sign = det / |det| rotates with the imaginary part of tr(inv(a) @ t), logabsdet
     # grows with the real part.
     weight = g[1]
     if is_complex(a) and not is_zero(g[0]):

@@ -290,8 +290,8 @@ def _register_spheroidal(kind: str, part: str, with_cv: bool) -> None:
 
 for _kind in ("pro", "obl"):
     for _part in ("ang1", "rad1"):
-        for _given in (False, True):
-            _register_spheroidal(_kind, _part, _given)
+        for _with_cv in (False, True):
+            _register_spheroidal(_kind, _part, _with_cv)
 refused("a characteristic value has no derivative formula in c", sp.pro_cv, sp.obl_cv)
 refused(
     "the values that SciPy gives for small arguments do not satisfy their differential equation",

@@ -51,7 +51,7 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
         refuse_traced("interp1d", x=x, fill_value=fill_value)
         super().__init__(value(x), value(y), kind, axis, copy, bounds_error, value(fill_value),
                          assume_sorted)  # fmt: skip
-        self._kind_given, self._axis_given = kind, axis
+        self._kind_argument, self._axis_argument = kind, axis
         self._values = np.moveaxis(array(y), axis, 0)
         order = np.argsort(value(x), kind="mergesort")
         if not assume_sorted:
@@ -70,7 +70,7 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
             else (self._outside(value(x)))
         )
         r = self._inside(x)
-        axis = self._axis_given % self._values.ndim
+        axis = self._axis_argument % self._values.ndim
         order = list(range(r.ndim))
         r = np.transpose(r, order[x.ndim : x.ndim + axis] + order[: x.ndim]
                          + order[x.ndim + axis :])  # fmt: skip
@@ -83,13 +83,13 @@ class interp1d(scipy.interpolate.interp1d):  # type: ignore[misc]  # noqa: N801
     def _outside(self, x: Any) -> Any:
         """Return SciPy's result outside of the range, which does not depend on the values."""
         interpolant = scipy.interpolate.interp1d(
-            self.x, value(self.y), self._kind_given, self._axis_given,
+            self.x, value(self.y), self._kind_argument, self._axis_argument,
             bounds_error=self.bounds_error, fill_value=self.fill_value, assume_sorted=True,
         )  # fmt: skip
         return interpolant(x)
 
     def _inside(self, x: Any) -> Any:
-        at, y, kind = value(x), self._values, self._kind_given
+        at, y, kind = value(x), self._values, self._kind_argument
         n = len(self.x)
         kind = _ORDERS.get(kind, kind)
         if kind in ("previous", "zero", 0):

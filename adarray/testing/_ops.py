@@ -201,8 +201,8 @@ class _OpCheck:
             # Signs and phases are free: what does not depend on them is compared.
             kind = type(expected)
             parts = tuple(host(r._plain) for r in outcome)
-            made_of = kind(*parts) if hasattr(expected, "_fields") else parts
-            pairs = zip(self.op.invariants(made_of), self.op.invariants(expected), strict=True)
+            result = kind(*parts) if hasattr(expected, "_fields") else parts
+            pairs = zip(self.op.invariants(result), self.op.invariants(expected), strict=True)
             for k, (r, e) in enumerate(pairs):
                 self._of_other_library(r, e, f"{title}: invariant {k}")
             return

@@ -15,7 +15,7 @@ from adarray.device import KINDS
 NAMESPACE = "adarray"
 Unflatten = Callable[[list[Any]], Any]
 _LEAVES = (Handle, np.ndarray, np.generic, float, complex, int)
-_KEPT = (str, bytes, bool, np.bool)  # of dataclasses, where they tell how to compute
+_CONSTANT_TYPES = (str, bytes, bool, np.bool)  # of dataclasses, where they tell how to compute
 _registered: set[type] = set()
 
 
@@ -65,8 +65,8 @@ def _register_dataclass(cls: type) -> None:
 
     def flatten_one(obj: Any) -> Any:
         values = {n: getattr(obj, n) for n in names}
-        constants = tuple((n, v) for n, v in values.items() if isinstance(v, _KEPT))
-        parts = {n: v for n, v in values.items() if not isinstance(v, _KEPT)}
+        constants = tuple((n, v) for n, v in values.items() if isinstance(v, _CONSTANT_TYPES))
+        parts = {n: v for n, v in values.items() if not isinstance(v, _CONSTANT_TYPES)}
         return list(parts.values()), constants, tuple(parts)
 
     _registered.add(cls)

@@ -204,16 +204,16 @@ class Kernels:
         """Compile and load what is missing; return how many another process made meanwhile."""
         try:
             try:
-                return self._made_in(cache, texts, keys)
+                return self._make_in(cache, texts, keys)
             except FileNotFoundError:  # somebody has removed the folder, or files in it
-                return self._made_in(disk.default(), texts, keys)
+                return self._make_in(disk.default(), texts, keys)
         except OSError as error:
             raise BackendError(
                 f"jit: kernels cannot be written to {cache.folder} ({error}); make room there, or "
                 f"set {disk.VARIABLE} to another folder"
             ) from error
 
-    def _made_in(
+    def _make_in(
         self, cache: disk.Cache, texts: dict[str, str], keys: dict[str, str]
     ) -> tuple[int, int]:
         first = min(keys.values())
@@ -266,7 +266,7 @@ class Kernels:
                     )
 
 
-_made: dict[tuple[Any, ...], Kernels] = {}
+_kernels: dict[tuple[Any, ...], Kernels] = {}
 _lock = threading.Lock()
 
 
@@ -280,9 +280,9 @@ def kernels(library: Any, precise: bool = False, quick: bool = False) -> Kernels
     """
     key = (library, precise, quick, find(), library.lib.adarray_level())
     with _lock:
-        if key not in _made:
-            _made[key] = Kernels(library, precise, quick)
-        return _made[key]
+        if key not in _kernels:
+            _kernels[key] = Kernels(library, precise, quick)
+        return _kernels[key]
 
 
 def _unlock() -> None:

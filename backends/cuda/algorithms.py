@@ -1,4 +1,4 @@
-"""Which algorithm of cuBLASLt a large product is computed with: measured once, and kept.
+"""Which algorithm of cuBLASLt a large product is computed with: measured once, and stored.
 
 cuBLAS's own choice may take half as long again as the best one. A product that is large is run,
 when it is first met, with each algorithm that cuBLASLt proposes and as cuBLAS runs it, on memory

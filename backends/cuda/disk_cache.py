@@ -54,7 +54,7 @@ def add(key: str, data: bytes) -> None:
     """Keep a kernel, where that is possible."""
     with contextlib.suppress(OSError):
         write(folder() / (key + KERNEL), data + cache.digest(data).encode())
-        if key.startswith("0"):  # a look at all files, now and then
+        if key.startswith("0"):  # check all files, now and then
             trim(cache.LIMIT)
 
 

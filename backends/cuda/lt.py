@@ -42,7 +42,7 @@ int cublasLtMatmul(void *, void *, const void *, const void *, void *, const voi
     void *);
 """
 # Attributes of descriptions (cublasLt.h).
-_TURN_A, _TURN_B, _EPILOGUE, _ROW = 3, 4, 7, 8
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _ROW = 3, 4, 7, 8
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, range(5, 9)
 # Partial sums are added in a fixed order: none, or in the workspace; not in the result.
 _ORDERED = 2 | 4
@@ -143,7 +143,7 @@ class LtMatmul:
             lib.cublasLtMatmulDescCreate, lib.cublasLtMatmulDescDestroy, compute,
             _FLOAT64 if wide else _FLOAT32,
         )  # fmt: skip
-        for attribute, transposed in ((_TURN_A, op_a), (_TURN_B, op_b)):
+        for attribute, transposed in ((_TRANSPOSE_A, op_a), (_TRANSPOSE_B, op_b)):
             _set(lib.cublasLtMatmulDescSetAttribute, self.description, attribute, "int", transposed)
 
         self.setter = 0

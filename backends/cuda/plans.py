@@ -334,8 +334,8 @@ def described(s: Step) -> str:
     for v in s.values:
         op = v.origin.op if v.origin is not None else None
         p = v.primitive
-        made_by = p.name if isinstance(p, Map) else mnemonic(p)
-        names.append(op.name if op is not None else made_by)
+        primitive = p.name if isinstance(p, Map) else mnemonic(p)
+        names.append(op.name if op is not None else primitive)
         where = (v.origin.where if v.origin is not None else None) or where
     short = list(dict.fromkeys(names))
     text = ", ".join(short[:6]) + (", ..." if len(short) > 6 else "")

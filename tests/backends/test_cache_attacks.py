@@ -34,7 +34,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder that the user names."""
     folder = tmp_path / "things"
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(folder))
-    monkeypatch.setattr(kernels, "_made", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(cache, "_open", {})
     folder.mkdir(mode=0o700)
     return folder
@@ -50,7 +50,7 @@ def engine() -> Any:
 
 def _compile(engine: Any) -> Any:
     """Compile a kernel that was never compiled before."""
-    kernels._made.clear()
+    kernels._kernels.clear()
     executable = engine.executable(plans.scaled_plan(5, kernel=plans.unique()))
     assert np.all(executable([np.zeros(5), 1.0])[0] >= 1)
     return executable

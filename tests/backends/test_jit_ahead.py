@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from adarray_backends.cpu import kernels
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_made", {})  # nothing is in memory
+    monkeypatch.setattr(kernels, "_kernels", {})  # nothing is in memory
     return tmp_path / "cache" / "adarray-kernels"
 
 
@@ -79,7 +79,7 @@ def test_nothing_is_compiled_that_is_there(
     monkeypatch.setattr(ahead, "start_unit", _never)
     for forgotten in (False, True):
         if forgotten:
-            monkeypatch.setattr("adarray_backends.cpu.kernels._made", {})
+            monkeypatch.setattr("adarray_backends.cpu.kernels._kernels", {})
         with engine.ahead() as early:
             for plan in (one, two):
                 early.take(*_kernels(plan))

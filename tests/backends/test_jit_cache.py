@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from adarray_backends.cpu import kernels
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_made", {})  # nothing is in memory
+    monkeypatch.setattr(kernels, "_kernels", {})  # nothing is in memory
     return tmp_path / "cache" / "adarray-kernels"
 
 
@@ -46,7 +46,7 @@ def _forget_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do as a new process would."""
     from adarray_backends.cpu import kernels
 
-    monkeypatch.setattr(kernels, "_made", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
 
 
 def _works(executable: Any) -> bool:

@@ -25,7 +25,7 @@ kernels = pytest.importorskip("adarray_backends.cpu.kernels")
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test find compilers and make kernels as a new process would."""
     monkeypatch.setattr(compiler, "_known", {})
-    monkeypatch.setattr(kernels, "_made", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
 
 

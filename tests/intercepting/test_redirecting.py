@@ -25,7 +25,7 @@ CALLS = [
     "float(x is None and 1 or 3)", "float(1 < x < 3)", "float(str(x, ) if 0 else 4)",
     "(float)(x)", "float(float(x))",
 ]  # fmt: skip
-LOOKS = [
+READS = [
     "{float: f}[kind(x)](x)", "{float: f, int: f}[kind(x)](x)", "(float is int or f)(x)",
     "[float][0](x)", "(float, int)[0](x)", "{'a': float}['a'](x)", "(f if float else f)(x)",
     "{int: f, float: f}[float](x)", "{float}.pop()(x)", "[f for q in (float,)][0](x)",
@@ -72,7 +72,7 @@ def made(source: str) -> Any:
 @pytest.mark.parametrize(
     ("how", "expression"),
     [("call", e) for e in CALLS]
-    + [("look", e) for e in LOOKS]
+    + [("read", e) for e in READS]
     + [("compared", e) for e in COMPARISONS]
     + [("attribute", e) for e in ATTRIBUTES],
 )

@@ -39,7 +39,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
-from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, is_given, numeric, sweeps
+from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, is_source, numeric, sweeps
 
 # Groups beyond which none gets new predecessors once others depend on it.
 MANY = 512
@@ -104,7 +104,7 @@ class Fusion:
         for view in self.uses.stored_views:
             self.store(view)
         self.uses.stored_views.clear()
-        if is_given(value) or isinstance(value.primitive, View) or self.uses.is_inline(value):
+        if is_source(value) or isinstance(value.primitive, View) or self.uses.is_inline(value):
             return
         if is_step(value, self.uses, self.most):
             self._step(value)
@@ -113,7 +113,7 @@ class Fusion:
 
     def store(self, value: Value) -> Value:
         """Make sure that a value lies in memory as an array in C order; return it."""
-        if value not in self.owner and not is_given(value):
+        if value not in self.owner and not is_source(value):
             self._fuse(value)
         return value
 
@@ -247,7 +247,7 @@ class Fusion:
                 self._commit(attempt, before)
                 return
             self._note(uses, value, group, attempt.reason or "it runs along another axis")
-        self._found(value, uses, small)
+        self._new_group(value, uses, small)
 
     def _runs_along(self, attempt: AxisAssignment, uses: tuple[Use, ...]) -> bool:
         """Whether the group's outer axis is the one that a value should have, if it matters."""
@@ -263,7 +263,7 @@ class Fusion:
             if self.owner.get(use.root) is group:
                 self.reasons[use.root, value] = reason
 
-    def _found(self, value: Value, uses: tuple[Use, ...], small: bool) -> None:
+    def _new_group(self, value: Value, uses: tuple[Use, ...], small: bool) -> None:
         group = self._new("small" if small else "rows")
         if small:
             self.small.append(group)

@@ -72,7 +72,7 @@ class Let:
 class Local:
     """Declare a scalar, or an array of `size` elements, for one iteration of the loop around it.
 
-    Scalars begin as `init`. Arrays come out of the thread's scratch memory, are not set,
+    Scalars begin as `init`. Arrays lie in the thread's workspace, are not set,
     and have room for a multiple of 64 elements.
     """
 

@@ -40,7 +40,7 @@ class Target:
         rather than computed of each piece: there are no prefetched rows to disturb.
     march : int
         Most rows that a step of a stencil may be behind the array that a kernel begins with,
-        where threads of a GPU take several steps on their way down a strip of columns; 0 if
+        where threads of a GPU take several steps on their way down a column strip; 0 if
         each step is a kernel.
     strips : int
         Strips that run side by side: one for each scheduler of a GPU.

@@ -57,7 +57,7 @@ LEAVES: frozenset[type[Primitive]] = frozenset({
 })  # fmt: skip
 
 
-def is_given(value: Value) -> bool:
+def is_source(value: Value) -> bool:
     """Whether a value lies in memory before the first step: an input, or constants."""
     return isinstance(value.primitive, (ProgramInput, ConstantArray))
 

@@ -62,11 +62,11 @@ def tabled(program: Program, small: int) -> Program:
 
 def _role(v: Value, k: int) -> Hashable:
     """Return what an operation does with an operand, and with what it does that."""
-    others = tuple([_made_by(a) if j != k else "" for j, a in enumerate(v.args)])
+    others = tuple([_operation(a) if j != k else "" for j, a in enumerate(v.args)])
     return v.primitive, v.dtype, v.shape, v.args[k].shape, k, others
 
 
-def _made_by(a: Value) -> str:
+def _operation(a: Value) -> str:
     """Return the primitive of an operand, in a word."""
     while isinstance(a.primitive, View):
         a = a.args[0]

@@ -176,7 +176,7 @@ class _Accesses:
     ----------
     loads, stores : list of _Access
     alone : bool
-        Whether one team of threads does all of it, in its order. A loop that is shared out is
+        Whether one group of threads does all of it, in order. A loop that is shared out is
         different: some threads are in it while others still do what stands in front of it.
     """
 

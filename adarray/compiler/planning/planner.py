@@ -30,7 +30,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import CPU, Target
-from adarray.compiler.ir.uses import is_given, numeric
+from adarray.compiler.ir.uses import is_source, numeric
 from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels import steps as lower_steps
@@ -203,7 +203,7 @@ class Planner:
             tuple(self.storage.consts),
             outputs,
             arena,
-            (*self._notes(), *self._kept(refused)),
+            (*self._notes(), *self._donation_notes(refused)),
         )
 
     def _donate(self, outputs: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
@@ -243,12 +243,12 @@ class Planner:
 
     def _target(self, value: Value) -> Value:
         """Return the value whose memory an output is, or is a view of."""
-        if value in self.fusion.owner or is_given(value):
+        if value in self.fusion.owner or is_source(value):
             return value
         return self.fusion.uses.access(value).root
 
     def _request(self, value: Value) -> None:
-        if not is_given(value):
+        if not is_source(value):
             self.requested[value] = None
 
     def _settle(self, group: Group) -> list[Group]:
@@ -344,7 +344,7 @@ class Planner:
             self.storage.add(v, Buffer("input", v.dtype, v.size, k))
         for j, v in enumerate(self.program.outputs):
             target = self._target(v)
-            if target not in self.storage.buffers and not is_given(target):
+            if target not in self.storage.buffers and not is_source(target):
                 self.storage.add(target, Buffer("output", target.dtype, target.size, j))
 
     def _find_stretches(self) -> None:
@@ -492,7 +492,7 @@ class Planner:
                     reason = f"a {what} is a step of its own"
                 yield Note(use.root, value, reason or "another kernel suited it better")
 
-    def _kept(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
+    def _donation_notes(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
         """Yield why results are not written into donated arguments."""
         inputs = self.program.inputs
         for j, i, why in refused:

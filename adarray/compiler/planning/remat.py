@@ -49,7 +49,7 @@ LEVELS = 4
 WORTH = 0.97  # of memory: less is not worth a cut
 SEGMENTS = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64)
 SHORT = 300  # values of programs in which single values are tried one by one
-KEPT: frozenset[type[Primitive]] = frozenset({
+NEVER_REPEATED: frozenset[type[Primitive]] = frozenset({
     ProgramInput, Constant, ConstantArray, Iota, PythonCall, CallResult,
 })  # fmt: skip
 # Operations of a product per element of its factor, in the units of `op_cost`.
@@ -283,7 +283,7 @@ def _cut(
     number = 0
     for k in range(ends[again - 1] + 1):
         number += k > ends[number]
-        if type(values[k].primitive) not in KEPT:
+        if type(values[k].primitive) not in NEVER_REPEATED:
             segment[values[k]] = number
     for k in range(ends[again - 1] + 1, fullest + 1):
         for a in values[k].args:

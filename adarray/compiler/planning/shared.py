@@ -91,12 +91,12 @@ class SharedKernels:
         return self._keep(key, s, lowered)
 
     def strips(self, p: Strips) -> Lowered:
-        """Return the kernel of a chain of steps down strips of columns."""
+        """Return the kernel of a chain of steps down column strips."""
         s = Signature()
         key = (p.sizes, *(self._step(s, x) for x in p.steps))
-        found = self.known.get(key)
-        if found is not None:
-            return s.again(found)
+        lowered = self.known.get(key)
+        if lowered is not None:
+            return s.again(lowered)
         rows = list(p.rings.values())
         return self._keep(key, s, lower_strips.write(p.steps, rows, p.sizes, self.target))
 

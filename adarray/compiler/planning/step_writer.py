@@ -109,7 +109,7 @@ class StepWriter:
 
     def matmul(self, p: Matmul, value: Value) -> None:
         """Add a call of a library's matrix multiplication."""
-        a, b, *rest = map(self.storage.memory_look, value.args)
+        a, b, *rest = map(self.storage.memory_operand, value.args)
         out = Operand(self.storage.buffer(value), 0, value.shape, c_strides(value.shape))
         e = p.epilogue
         if e is None:
@@ -121,7 +121,7 @@ class StepWriter:
 
     def call(self, p: PythonCall, value: Value) -> None:
         """Add a call of a Python function; it writes all its results."""
-        operands = tuple(self.storage.memory_look(a) for a in value.args)
+        operands = tuple(self.storage.memory_operand(a) for a in value.args)
         results = self._results(p, value)
         step = CallStep(p.function, p.args, p.kwargs, operands, results, (value,))
         self.steps.append(step)
@@ -270,7 +270,7 @@ class StepWriter:
         ]
         last = Value(value.primitive, tuple(inputs), value.shape, value.dtype)
         run = partial(_one, Program(inputs, [*inputs, last], [last]))
-        operands = tuple(self.storage.memory_look(a) for a in value.args)
+        operands = tuple(self.storage.memory_operand(a) for a in value.args)
         slots = tuple(Slot(k) for k in range(len(operands)))
         self.steps.append(
             CallStep(run, slots, {}, operands, (self.storage.buffer(value),), (value,))

@@ -84,7 +84,7 @@ class Storage:
             return Operand(self.buffer(value), 0, value.shape, strides)
         return self.operand(self.uses.access(value), value.shape)
 
-    def memory_look(self, value: Value) -> Operand:
+    def memory_operand(self, value: Value) -> Operand:
         """Return what a library call reads as its operand."""
         memory = self.memory_of(value)
         if memory is value:

@@ -1,6 +1,6 @@
 """Expressions of loop IR as C statements: every distinct value is named once.
 
-The caller says where statements go and how loads look; nothing is decided here. Names are
+The caller says where statements go and how loads are written; nothing is decided here. Names are
 given in order of appearance, so kernels that are equal up to names have the same text.
 
 References

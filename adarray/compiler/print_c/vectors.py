@@ -128,11 +128,11 @@ class VectorPrinter:
 
     @property
     def first_of_block(self) -> str:
-        """Name of the block's first pass."""
+        """Name of the block's first iteration."""
         return f"{self.var}b"
 
     def _input(self, dtype: str, buffer: str, index: str, stride: str) -> str:
-        """Return the text of the element of a pass, read through a pointer."""
+        """Return the text of the element of an iteration, read through a pointer."""
         known = self.pointers.get(f"in {buffer}[{index}]")
         if known is not None:
             return known
@@ -153,7 +153,7 @@ class VectorPrinter:
         return element
 
     def _output(self, dtype: str, buffer: str, index: str, stride: str) -> str:
-        """Return the text of the element of a pass, written through a pointer."""
+        """Return the text of the element of an iteration, written through a pointer."""
         known = self.pointers.get(f"out {buffer}[{index}]")
         if known is not None:
             return known
@@ -173,7 +173,7 @@ class VectorPrinter:
         return element
 
     def _staged(self, s: Store) -> str:
-        """Return the text of the element of a pass in memory that is then streamed."""
+        """Return the text of the element of an iteration in memory that is then streamed."""
         p, kind = self.p, STORED[s.value.dtype]
         w, room = p.fresh("w"), self.form.leaf + self.form.block
         p.scopes[-2].lines.append(f"{kind} {w}[{room}] __attribute__((aligned(64)));")
@@ -235,7 +235,7 @@ class VectorPrinter:
         p.changed(s.target)
 
     def _lane(self, s: Fold) -> None:
-        """Combine into the accumulator of the pass's lane."""
+        """Combine into the accumulator of the iteration's lane."""
         p = self.p
         value, dtype = p.value(s.value), s.value.dtype
         a = p.fresh("a")

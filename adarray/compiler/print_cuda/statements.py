@@ -60,7 +60,7 @@ class CudaPrinter(Statements):
         self.iteration: tuple[str, ...] = ()
         self.rooms = 0
         self.parts: LoopPrinters | None = None
-        # In strips of columns int32 holds every integer, or none.
+        # In column strips int32 holds every integer, or none.
         self._int32 = isinstance(self.schedule, ColumnStrips) and self.schedule.narrow
         for i, b in enumerate(self.kernel.buffers):
             self.memory[b.name] = f"b{i}"

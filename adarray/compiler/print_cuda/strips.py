@@ -1,4 +1,4 @@
-"""Kernels whose warps march down strips of columns: see `adarray.compiler.schedule.gpu.strips`."""
+"""Kernels whose warps march down column strips: see `adarray.compiler.schedule.gpu.strips`."""
 
 from __future__ import annotations
 

@@ -385,10 +385,10 @@ def _fits(x: Value, narrow: np.dtype, depth: int = NESTED) -> bool:
         case View():
             return _fits(x.args[0], narrow, depth)
         case Reduce(combine=name) | Map(name=name) if name != "cast":
-            given = [a for a in x.args if a.dtype != BOOL]
+            numbers = [a for a in x.args if a.dtype != BOOL]
             f = FUNCTIONS[name]
             exact = f.is_exact and not f.of_spacing
-            return exact and depth > 0 and all(_fits(a, narrow, depth - 1) for a in given)
+            return exact and depth > 0 and all(_fits(a, narrow, depth - 1) for a in numbers)
         case Map():
             return holds(narrow, x.args[0].dtype)
         case _:

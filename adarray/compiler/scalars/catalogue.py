@@ -65,8 +65,8 @@ def _library(
     """
     return ScalarFunction(
         name=name, arity=len(domain) or 1, floats=LibraryFunction(spelled), signed=None,
-        unsigned=None, cost=HEAVY, flops=1, ulp=ulp, domain=domain or (REAL,), libmvec=libmvec, is_call=True,
-        cuda_far=libmvec > 0,
+        unsigned=None, cost=HEAVY, flops=1, ulp=ulp, domain=domain or (REAL,), libmvec=libmvec,
+        is_call=True, cuda_far=libmvec > 0,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Several stencil steps in one kernel of a GPU: a warp marches down a strip of columns.
+"""Several stencil steps in one kernel of a GPU: a warp marches down a column strip.
 
 Each iteration reads one row of what the chain begins with, and computes one row of every step,
 some rows behind the step that it reads. The last rows of each array lie in local arrays, of

@@ -1,4 +1,4 @@
-"""Finding chains of stencil steps that threads take down strips of columns (see `lower_strips`).
+"""Finding chains of stencil steps that threads take down column strips (see `lower_strips`).
 
 The counterpart of `adarray.compiler.stencil.rings` for GPUs. A step is a group that computes arrays
 of two axes from cells near its own, of arrays of the same shape; or from what is read at one

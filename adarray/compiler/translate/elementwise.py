@@ -41,8 +41,8 @@ def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) 
         return b.map(f.name, *(b.cast(a, BOOL) for a in args))
     f = FUNCTIONS[f.same_as or f.name]
     if dtype in WIDE:  # rounded once, however many operations it takes
-        made = None if f.of_spacing else _floats(b, f, tuple(map(b.widened, args)), literal)
-        return None if made is None else b.cast(made, BOOL if f.gives_truth else dtype)
+        wide = None if f.of_spacing else _floats(b, f, tuple(map(b.widened, args)), literal)
+        return None if wide is None else b.cast(wide, BOOL if f.gives_truth else dtype)
     if dtype.kind == "f":
         return _floats(b, f, args, literal)
     f = FUNCTIONS[f.integers_as or f.name]

@@ -13,7 +13,7 @@ from adarray.base.memory import duplicate
 from adarray.base.recording import Symbol
 from adarray.core.trace import Handle
 from adarray.jitting.captures.cached import CachedCall
-from adarray.jitting.captures.effects import Kept, apply
+from adarray.jitting.captures.effects import StateChanges, apply
 from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.recording import record
 from adarray.jitting.shared.devices import OnDevice, write
@@ -60,7 +60,7 @@ class Attempt:
         What it drew from random generators.
     disturbed : bool
         Whether the recording is no good, since somebody else drew from NumPy's global stream.
-    state_changes : Kept
+    state_changes : StateChanges
         What it changed besides arrays.
     """
 
@@ -86,7 +86,7 @@ class Attempt:
         self.plain_operands: list[np.ndarray] = []
         self.draws = Draws()
         self.calls: list[CachedCall] = []
-        self.state_changes = Kept()
+        self.state_changes = StateChanges()
         self._clones: Any = None
         self._about = ""
 

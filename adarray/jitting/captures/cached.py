@@ -12,7 +12,7 @@ import numpy as np
 
 from adarray.base.runtime import MODE, Mode
 from adarray.base.scope import SCOPE
-from adarray.jitting.captures.fingerprints import Held, OpaqueError
+from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint
 from adarray.jitting.captures.walk import is_walked
 from adarray.jitting.shared.contents import Content
 from adarray.transforms.tree import flatten
@@ -41,7 +41,7 @@ class CachedCall:
         self._args = args
         self._kwargs = kwargs
         self._result: Any = None
-        self._fingerprint: Held | None = None
+        self._fingerprint: SavedFingerprint | None = None
         self.opaque = ""
         self._contents: list[tuple[np.ndarray, Content]] = []
 
@@ -56,7 +56,7 @@ class CachedCall:
         arrays = [x for x in flatten(self._result)[0] if isinstance(x, np.ndarray)]
         self._contents = [(x, Content(x)) for x in arrays if not x.dtype.hasobject]
         try:
-            self._fingerprint = Held(self._result, is_walked)
+            self._fingerprint = SavedFingerprint(self._result, is_walked)
         except OpaqueError as error:
             self.opaque = str(error)
         else:

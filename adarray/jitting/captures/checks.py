@@ -24,7 +24,7 @@ from adarray.base.scope import GENERATED
 from adarray.core.loads import StandIn, original
 from adarray.core.trace import Handle
 from adarray.device import DeviceArray, adopt, is_device
-from adarray.jitting.captures.fingerprints import Held, slots_in
+from adarray.jitting.captures.fingerprints import SavedFingerprint, slots_in
 from adarray.jitting.captures.kinds import INDIRECT, is_library
 from adarray.jitting.captures.surroundings import reader_of
 from adarray.jitting.captures.walk import CapturedObject, CaptureWalk, Edge, referent, space_of
@@ -260,7 +260,7 @@ class Maker:
         readers = {reader_of(x, walk.names) for x in objects}
         for read in sorted(readers - {None}, key=lambda r: str(getattr(r, "__name__", r))):
             assert read is not None
-            fingerprint = self._constant(Held(read(), _walks_nothing))
+            fingerprint = self._constant(SavedFingerprint(read(), _walks_nothing))
             self._lines.append(f"if not {fingerprint}.same({self._constant(read)}()): return N")
         if any(isinstance(cls, abc.ABCMeta) for cls in self._classes):
             token = self._constant(abc.get_cache_token())

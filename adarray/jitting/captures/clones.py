@@ -32,7 +32,7 @@ from adarray.jitting.captures.walk import CapturedObject, CaptureWalk
 
 _CELL = types.CellType
 _NOTHING = object()
-_KEPT_GLOBALS = ("__name__", "__package__", "__spec__", "__loader__", "__file__", "__builtins__",
+_COPIED_GLOBALS = ("__name__", "__package__", "__spec__", "__loader__", "__file__", "__builtins__",
                  "__doc__")  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Space(dict):  # type: ignore[type-arg]
     """Globals of a cloned function: its own, then those of the original."""
 
     def __init__(self, real: dict[str, Any]) -> None:
-        super().__init__({k: real[k] for k in _KEPT_GLOBALS if k in real})
+        super().__init__({k: real[k] for k in _COPIED_GLOBALS if k in real})
         self.real = real
 
     def __missing__(self, key: str) -> Any:

@@ -53,7 +53,7 @@ class Effect(NamedTuple):
     argument_path: tuple[Any, ...] | None = None
 
 
-class Kept(NamedTuple):
+class StateChanges(NamedTuple):
     """What a run has changed.
 
     Parameters
@@ -208,7 +208,7 @@ class EffectReader:
         self._containers: set[int] = set()
         self._argument_paths: dict[int, tuple[Any, ...]] = {}
 
-    def read(self, result: Any, args: Any) -> Kept:
+    def read(self, result: Any, args: Any) -> StateChanges:
         """Return the changes.
 
         Parameters
@@ -227,9 +227,9 @@ class EffectReader:
             self._cell(cell, before, now) for cell, before, now in self._clones.cells_written()
         )
         if not repeats:
-            return Kept(repeats=False)
+            return StateChanges(repeats=False)
         numbers, lists = frozenset(self._numbers), frozenset(self._lists)
-        return Kept(tuple(self._effects), self._values, numbers, lists)
+        return StateChanges(tuple(self._effects), self._values, numbers, lists)
 
     def _note(self, noted: StateBefore, now: dict[Any, Any]) -> bool:
         """Note the changes of one object; return whether they can be repeated."""

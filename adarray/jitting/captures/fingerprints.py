@@ -315,7 +315,7 @@ def slots_in(cls: type) -> Iterator[types.MemberDescriptorType]:
 _LAYOUTS = frozenset({object, list, tuple, dict, set, frozenset, int, float, complex, str, bytes})
 
 
-class Held:
+class SavedFingerprint:
     """The fingerprint that an object had."""
 
     __slots__ = ("_is_walked", "children", "parts")

@@ -18,7 +18,7 @@ from adarray.intercepting.rebinding import rebind_class, rebind_reached
 from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers them)
 from adarray.jitting.captures.checks import ENVIRONMENT, Maker, same_scalar
 from adarray.jitting.captures.clones import Clones
-from adarray.jitting.captures.effects import NUMBERS, Effect, EffectReader, Kept, can_grow
+from adarray.jitting.captures.effects import NUMBERS, Effect, EffectReader, StateChanges, can_grow
 from adarray.jitting.captures.walk import CaptureWalk, Edge, TooMuchError
 from adarray.jitting.shared.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.jitting.shared.options import Constants
@@ -141,7 +141,7 @@ class CapturedState:
         """Return a clone of the function, and of the static arguments, over other inputs."""
         return Clones(self._walk, self.inputs, values)
 
-    def changes(self, clones: Clones, result: Any, args: Any) -> Kept:
+    def changes(self, clones: Clones, result: Any, args: Any) -> StateChanges:
         """Return the changes of a run over clones, given its result and arguments."""
         walk = self._walk
         return EffectReader(clones, walk.order, walk.names, self._floats).read(result, args)

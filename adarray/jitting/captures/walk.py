@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from adarray.intercepting.memory import is_cached
-from adarray.jitting.captures.fingerprints import Held, OpaqueError, slots_in
+from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint, slots_in
 from adarray.jitting.captures.kinds import (
     ASSIGNING,
     CALLED,
@@ -95,7 +95,7 @@ class CapturedObject:
         Whether a chain of clones leads to it.
     hidden : bool
         Whether there is a way to it that no clone covers.
-    fingerprint : Held or None
+    fingerprint : SavedFingerprint or None
         The fingerprint of an object of the kind ``fingerprint``.
     """
 
@@ -108,7 +108,7 @@ class CapturedObject:
         self.edges: list[Edge] = []
         self.direct = False
         self.hidden = False
-        self.fingerprint: Held | None = None
+        self.fingerprint: SavedFingerprint | None = None
 
     def grows(self, names: Collection[str]) -> bool:
         """Whether this is a list that runs only append to, given the names of those."""
@@ -224,7 +224,7 @@ class CaptureWalk:
 
     def _fingerprint(self, obj: CapturedObject) -> None:
         try:
-            obj.fingerprint = Held(obj.value, is_walked, self.undo)
+            obj.fingerprint = SavedFingerprint(obj.value, is_walked, self.undo)
         except OpaqueError as error:
             self._refuse(
                 f"{obj.name} is of type {type(obj.value).__name__}, which cannot be compared "

@@ -300,13 +300,13 @@ def _results(s: ShownSegment) -> Section:
     """Return where each result comes from."""
     assert s.after is not None
     names = value_names(s.after)
-    made_in: dict[Value, int] = {}
+    step_of: dict[Value, int] = {}
     for i, step in enumerate(s.plan.steps if s.plan is not None else ()):
         for v in step.values:
-            made_in.setdefault(v, i)
+            step_of.setdefault(v, i)
     rows = []
     for i, v in enumerate(s.after.outputs):
-        step_text = f"step {made_in[v]}" if v in made_in else value_title(v)
+        step_text = f"step {step_of[v]}" if v in step_of else value_title(v)
         rows.append((
             str(i), f"{v.dtype}{list(v.shape)}", names.get(v, "?"), step_text, origin_text(v),
         ))  # fmt: skip

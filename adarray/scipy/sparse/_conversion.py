@@ -51,9 +51,9 @@ class Convertible:
             values = dense[where][order.data - 1]
             arg1 = with_zeros(order, values.dtype)
         elif isinstance(arg1, tuple) and arg1 and isinstance(arg1[0], (Handle, list, tuple)):
-            values_given = asarray(arg1[0])
-            if isinstance(values_given, Handle):
-                values, arg1 = self._from_parts(values_given, arg1[1:], shape)
+            first = asarray(arg1[0])
+            if isinstance(first, Handle):
+                values, arg1 = self._from_parts(first, arg1[1:], shape)
         super().__init__(arg1, shape=shape, dtype=None if values is not None else dtype,
                          copy=copy, **options)  # type: ignore[call-arg]  # fmt: skip
         if values is not None:

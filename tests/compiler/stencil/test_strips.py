@@ -1,4 +1,4 @@
-"""Steps of stencils that a warp takes down a strip of columns: plans, and what kernels compute."""
+"""Steps of stencils that a warp takes down a column strip: plans, and what kernels compute."""
 
 from __future__ import annotations
 

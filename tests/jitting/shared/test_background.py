@@ -66,7 +66,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(compiler, "_known", {})
     monkeypatch.setattr(compiler, "_hung", set())
-    monkeypatch.setattr(kernels, "_made", {})
+    monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(build, "ANSWERED", 0.05)
     monkeypatch.setattr(telling, "SILENT", 0.2)
     with adarray.use("serial"):

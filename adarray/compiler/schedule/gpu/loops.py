@@ -101,8 +101,8 @@ def crossing(loop: For, kernel: Kernel) -> int:
     of a warp as fill a sector of memory.
     """
     along, fixed = neighbours(loop)
-    found_lets = (s for s in statements(loop.body) if isinstance(s, Let))
-    lets = {s.name: s.value for s in found_lets if s.name not in fixed}
+    all_lets = (s for s in statements(loop.body) if isinstance(s, Let))
+    lets = {s.name: s.value for s in all_lets if s.name not in fixed}
     dtypes = {b.name: b.dtype for b in kernel.buffers}
     accesses: list[tuple[str, str, Expr]] = []
     for inner in loop.body:

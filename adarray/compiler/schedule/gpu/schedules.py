@@ -209,7 +209,7 @@ class SheetRows(Blocks):
 
 @dataclass(frozen=True)
 class ColumnStrips(Blocks):
-    """A warp takes a strip of columns, and marches down its rows, which are register-resident.
+    """A warp takes a column strip, and marches down its rows, which are register-resident.
 
     Parameters
     ----------

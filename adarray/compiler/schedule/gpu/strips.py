@@ -1,6 +1,6 @@
 """Rows of arrays in the registers of a warp: which kernels of loop IR run so.
 
-A kernel whose threads march down the rows of a strip of columns has the last rows of
+A kernel whose threads march down the rows of a column strip has the last rows of
 every array as local arrays of a constant size, a few elements wider than the strip. Each of
 the 32 lanes of a warp then has the same columns of all of them, and gets those beside
 from its neighbours: there is no memory and no waiting.
