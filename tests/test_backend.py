@@ -61,7 +61,7 @@ def plugins(monkeypatch):
     def point(name, value):
         return EntryPoint(name, value, backend.GROUP)
 
-    found = {
+    entry_points = {
         "doubling": [point("doubling", f"{__name__}:Doubling")],
         "incomplete": [point("incomplete", f"{__name__}:NoEngine")],
         "broken": [point("broken", f"{__name__}:Broken")],
@@ -70,7 +70,7 @@ def plugins(monkeypatch):
         "numpy": [point("numpy", "adarray_backends.numpy:NumPyBackend")],
     }
     backend.refresh()
-    monkeypatch.setattr(backend, "_entry_points", lambda: found)
+    monkeypatch.setattr(backend, "_entry_points", lambda: entry_points)
     classes = {"Doubling": Doubling, "NoEngine": NoEngine, "Broken": Broken}
     original = EntryPoint.load
 

@@ -21,9 +21,9 @@ B = np.array([1.0, -2.0, 0.5])
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     registries: tuple[dict[Any, Any], ...] = (OPS, FUNCTIONS, POINTWISE)
-    kept = [dict(r) for r in registries]
+    references = [dict(r) for r in registries]
     yield
-    for registry, before in zip(registries, kept, strict=True):
+    for registry, before in zip(registries, references, strict=True):
         registry.clear()
         registry.update(before)
 

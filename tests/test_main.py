@@ -52,8 +52,8 @@ class FakeBackend:
         return {"status": "available", "colour": "green"}
 
 
-def install(monkeypatch: pytest.MonkeyPatch, made: FakeBackend) -> None:
-    monkeypatch.setitem(backend._loaded, "fake", made)
+def install(monkeypatch: pytest.MonkeyPatch, result: FakeBackend) -> None:
+    monkeypatch.setitem(backend._loaded, "fake", result)
     names = [*adarray.backends(), "fake"]
     monkeypatch.setattr(adarray, "backends", lambda: names)
 

@@ -71,16 +71,16 @@ class Plain:
 
 class HasNoName(Whole):
     def engine(self) -> Any:
-        made = Plain()
-        made.name = None
-        return made
+        result = Plain()
+        result.name = None
+        return result
 
 
 class CountsInWords(Whole):
     def engine(self) -> Any:
-        made = Plain()
-        made.threads = "two"
-        return made
+        result = Plain()
+        result.threads = "two"
+        return result
 
 
 class CompilesByItself(Whole):
@@ -115,10 +115,10 @@ class TellsAndExits(Whole):
 
 
 def _use(names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {n: list(p) for n, p in backend._entry_points().items()}
+    entry_points = {n: list(p) for n, p in backend._entry_points().items()}
     for name, value in names.items():
-        found[name] = [EntryPoint(name, value, backend.GROUP)]
-    monkeypatch.setattr(backend, "_points", found)
+        entry_points[name] = [EntryPoint(name, value, backend.GROUP)]
+    monkeypatch.setattr(backend, "_points", entry_points)
     monkeypatch.setattr(backend, "_loaded", {})
     monkeypatch.setattr(backend, "_engines", {})
 

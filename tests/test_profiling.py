@@ -163,8 +163,8 @@ def test_debug_nans_within_and_around():
         with pytest.raises(FloatingPointError, match="derivative with respect to operand 0"):
             adarray.grad(bad)(np.zeros(3))
     assert by_name(p, "op")["sqrt"].calls == 2
-    found = pytest.raises(FloatingPointError, match="derivative with respect to operand 0")
-    with adarray.debug_nans(), adarray.profile() as p, found:
+    error = pytest.raises(FloatingPointError, match="derivative with respect to operand 0")
+    with adarray.debug_nans(), adarray.profile() as p, error:
         adarray.grad(bad)(np.zeros(3))
     assert by_name(p, "op")["sqrt"].calls == 1
 

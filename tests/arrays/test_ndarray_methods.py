@@ -454,10 +454,10 @@ def test_declared_signatures_are_ndarrays():
         except (TypeError, ValueError, AttributeError):
             continue  # NumPy before 2.4 does not tell
         names = [p.name for p in signature.parameters.values() if p.name not in ("args", "kwargs")]
-        given = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        args = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
-            given = given[: len(names)]
+            args = args[: len(names)]
         if arguments.vararg is None and name != "dot":
-            both = [n for n in given if n in names]
-            assert both == [n for n in names if n in given], name
-            assert set(given) ^ set(names) <= {"descending"}, name  # of NumPy 2.5
+            both = [n for n in args if n in names]
+            assert both == [n for n in names if n in args], name
+            assert set(args) ^ set(names) <= {"descending"}, name  # of NumPy 2.5

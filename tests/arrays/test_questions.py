@@ -112,28 +112,28 @@ def test_numpys_own_questions() -> None:
 
 def test_numbers_are_not_iterable_in_the_words_of_python() -> None:
     def messages(v: Any) -> tuple[str, ...]:
-        made = []
+        messages = []
         for ask in (len, iter, list, lambda v: 1.0 in v, lambda v: v[()], set):
             try:
                 ask(v)
             except TypeError as error:
-                made.append(str(error))
+                messages.append(str(error))
             else:
-                made.append("")
-        return tuple(made)
+                messages.append("")
+        return tuple(messages)
 
     def check(x: Any, pick: Any = lambda x: x) -> None:
-        found = []
+        results = []
 
         def f(x: Any) -> Any:
             v = pick(x)
             assert hasattr(v, "__iter__") == isinstance(v, np.ndarray)
-            found.append(messages(v))
+            results.append(messages(v))
             return np.sum(x)
 
         adarray.grad(f)(x)
         f(x)
-        assert [m.partition(" (")[0] for m in found[0]] == list(found[1])
+        assert [m.partition(" (")[0] for m in results[0]] == list(results[1])
 
     check(X, np.sum)
     check(X, lambda x: x[0])

@@ -195,10 +195,10 @@ def test_random_draws_say_how_to_reparametrise(draw):
 
 
 def objects(x):
-    made = np.empty(len(x), object)
+    array = np.empty(len(x), object)
     for k, v in enumerate(x):
-        made[k] = v
-    return made
+        array[k] = v
+    return array
 
 
 def stored(buffer, value):

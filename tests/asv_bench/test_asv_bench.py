@@ -216,10 +216,10 @@ def test_data_are_the_same_on_every_call() -> None:
 @apart  # engines choose their backend for good
 def test_numpy_and_adarray_engines_agree() -> None:
     w = SMALL["mlp b128 h128 f32"]
-    made = [engines.make(name, 1).gradient(w) for name in ("numpy",)]
+    gradient = [engines.make(name, 1).gradient(w) for name in ("numpy",)]
     engine = engines.make("adarray-numpy", 1)
-    made.append(engine.gradient(w))
-    (value, none), (traced, gradients) = (p.result(p.call()) for p in made)
+    gradient.append(engine.gradient(w))
+    (value, none), (traced, gradients) = (p.result(p.call()) for p in gradient)
     assert none == []
     assert traced == pytest.approx(value)
     assert [g.shape for g in gradients] == [x.shape for x in w.data()[0]]
@@ -241,11 +241,11 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hasty")
 def test_workers_answer_over_pipes() -> None:
     names = ["numpy", "adarray-numpy", "adarray-nowhere"]
-    with fleet.Fleet(names, sys.executable, threads=1, rounds=2) as made:
-        assert made.members["numpy"].version == np.__version__
-        results = made.race("gradient", "chain 1e3")
-        pairs = made.race("inplace", "recurrence", ["adarray-numpy"], n=8)
-        unknown = made.race("gradient", "no such workload", ["numpy"])
+    with fleet.Fleet(names, sys.executable, threads=1, rounds=2) as workers:
+        assert workers.members["numpy"].version == np.__version__
+        results = workers.race("gradient", "chain 1e3")
+        pairs = workers.race("inplace", "recurrence", ["adarray-numpy"], n=8)
+        unknown = workers.race("gradient", "no such workload", ["numpy"])
     assert results["adarray-nowhere"].error == "absent"
     assert all(len(results[n].times) == 2 for n in names[:2])
     value = fleet.ratio(results["adarray-numpy"], results["numpy"])
@@ -257,8 +257,8 @@ def test_workers_answer_over_pipes() -> None:
 
 
 def test_a_worker_that_dies_is_reported_and_replaced() -> None:
-    with fleet.Fleet(["numpy"], sys.executable, threads=1, rounds=1) as made:
-        member = made.members["numpy"]
+    with fleet.Fleet(["numpy"], sys.executable, threads=1, rounds=1) as result:
+        member = result.members["numpy"]
         member.process.kill()
         with pytest.raises(fleet.Failed, match=r"ended with status -9|Broken pipe"):
             member.ask(do="prepare", kind="kernel", name="sum")
@@ -277,13 +277,13 @@ def test_the_guard_is_back_after_measuring_without() -> None:
     from adarray.core import guard
 
     before = guard.WriteGuard
-    made = worker.Worker("adarray-numpy", 1)
-    _, unguarded = made._guard()
+    result = worker.Worker("adarray-numpy", 1)
+    _, unguarded = result._guard()
     seen: list[Any] = []
-    made.engine.gradient = lambda w: engines.Prepared(
+    result.engine.gradient = lambda w: engines.Prepared(
         lambda: seen.append(guard.WriteGuard(np.ones(3))), lambda r: r
     )
-    _, unguarded = made._guard()
+    _, unguarded = result._guard()
     unguarded()
     assert seen == [None]
     assert guard.WriteGuard is before

@@ -47,9 +47,9 @@ def script_of_ci() -> Any:
     spec = importlib.util.spec_from_file_location("ci_gpu", ROOT / ".ci" / "gpu.py")
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 everything = script_of_ci()
@@ -107,32 +107,32 @@ def test_data_are_single_precision() -> None:
 
 def test_long_arrays_are_sampled_at_odd_distances() -> None:
     x = np.arange(5 * engines.SAMPLE)
-    found = engines.sampled(x)
-    assert found[1] % 2 == 1
-    assert engines.SAMPLE // 2 < found.size <= engines.SAMPLE + 1
+    sample = engines.sampled(x)
+    assert sample[1] % 2 == 1
+    assert engines.SAMPLE // 2 < sample.size <= engines.SAMPLE + 1
     assert engines.sampled(x[:9]).size == 9
 
 
 def test_targets_name_the_best_peer_and_say_what_is_met() -> None:
-    found = {x.what: x for x in targets.lines(made_report())}
-    short = found["chain 1e3: jax / adarray jit"]
+    verdicts = {x.what: x for x in targets.lines(made_report())}
+    short = verdicts["chain 1e3: jax / adarray jit"]
     assert (round(short.figure, 6), short.verdict) == (2.9, "SHORT")
-    assert found["chain 1e8: jax / adarray jit"].verdict == "PASS"
+    assert verdicts["chain 1e8: jax / adarray jit"].verdict == "PASS"
     # 800 MB in 250 us, in a row, are 3.2 TB/s of 4.
-    share = found["chain 1e8: fraction of copy bandwidth"]
+    share = verdicts["chain 1e8: fraction of copy bandwidth"]
     assert share.figure == pytest.approx(0.8)
-    assert found["product of matrices, float32: fraction of ceiling"].verdict == "PASS"
-    assert found["product of matrices, tf32: fraction of ceiling"].verdict == "SHORT"
-    assert found["add, forward and backward: adarray / torch eager"].verdict == "PASS"
-    assert found["heat100 2048: best peer / adarray jit"].verdict == "NOT MEASURED"
+    assert verdicts["product of matrices, float32: fraction of ceiling"].verdict == "PASS"
+    assert verdicts["product of matrices, tf32: fraction of ceiling"].verdict == "SHORT"
+    assert verdicts["add, forward and backward: adarray / torch eager"].verdict == "PASS"
+    assert verdicts["heat100 2048: best peer / adarray jit"].verdict == "NOT MEASURED"
 
 
 def test_reports_are_text_tables_and_a_picture(tmp_path: Path) -> None:
-    found = made_report()
-    text = report.text(found)
+    figures = made_report()
+    text = report.text(figures)
     assert "chain 1e8, torch: no memory" in text
     assert "| chain 1e3 " in text
-    report.write(found, tmp_path)
+    report.write(figures, tmp_path)
     rst = (tmp_path / "speed.rst").read_text()
     assert "copies at 4.00 TB/s" in rst
     assert ".. list-table:: Targets" in rst
@@ -141,19 +141,19 @@ def test_reports_are_text_tables_and_a_picture(tmp_path: Path) -> None:
         .read_text()
         .startswith("workload\tcalls\tadarray jit\ttorch\tjax\n")
     )
-    assert json.loads((tmp_path / "speed.json").read_text()) == found
+    assert json.loads((tmp_path / "speed.json").read_text()) == figures
     pytest.importorskip("matplotlib")
-    assert picture.points(found)["jax"] == {0: pytest.approx(2.9), 1: pytest.approx(1.6)}
-    picture.draw(found, [tmp_path / "speed.svg"])
+    assert picture.points(figures)["jax"] == {0: pytest.approx(2.9), 1: pytest.approx(1.6)}
+    picture.draw(figures, [tmp_path / "speed.svg"])
     assert (tmp_path / "speed.svg").stat().st_size > 1000
 
 
 def test_figures_can_be_read_again(tmp_path: Path, capsys: Any) -> None:
-    kept, more = tmp_path / "kept.json", tmp_path / "fifteen.json"
-    found = made_report()
-    more.write_text(json.dumps(found.pop("fifteen")))
-    kept.write_text(json.dumps(found))
-    arguments = ["--load", str(kept), "--fifteen", str(more)]
+    saved, more = tmp_path / "kept.json", tmp_path / "fifteen.json"
+    figures = made_report()
+    more.write_text(json.dumps(figures.pop("fifteen")))
+    saved.write_text(json.dumps(figures))
+    arguments = ["--load", str(saved), "--fifteen", str(more)]
     assert script.main(arguments) == 0
     assert script.main([*arguments, "--acceptance"]) == 1
     assert "| add, forward and backward: adarray / torch eager" in capsys.readouterr().out
@@ -208,17 +208,17 @@ def test_engines_take_turns_and_wrong_results_are_not_timed(
         "--rounds", "3", "--wave", "1", "--patience", "20",
     ])  # fmt: skip
     told: list[str] = []
-    found = measure.measure(options, told.append)
-    assert found["engines"]["jax"] == "no jax here"
-    limits, ours = (found["ceilings"][n] for n in ("torch", "adarray jit"))
+    actual = measure.measure(options, told.append)
+    assert actual["engines"]["jax"] == "no jax here"
+    limits, ours = (actual["ceilings"][n] for n in ("torch", "adarray jit"))
     assert limits["copy"] == {"x": 1e12}
     assert ours["products"]["float32"]["rate"] == 1e12
     assert ours["products"]["fp16"] == {"error": "ValueError: no halves"}
-    shares = {x.what: x.figure for x in targets.products(found)}
+    shares = {x.what: x.figure for x in targets.products(actual)}
     assert shares["product of matrices, float32: fraction of ceiling"] == 0.5
     assert shares["product of matrices, fp16: fraction of ceiling"] is None
-    assert list(found["workloads"]) == ["chain 1e3", "chain 1e5"]
-    part = found["workloads"]["chain 1e3"]
+    assert list(actual["workloads"]) == ["chain 1e3", "chain 1e5"]
+    part = actual["workloads"]["chain 1e3"]
     assert part["adarray jit"]["waited"] == [5e-4] * 3
     assert part["adarray jit"]["first"] == 0.75
     assert part["torch.compile"]["error"] == "ValueError: does not compile"
@@ -275,9 +275,9 @@ def test_every_schedule_is_among_the_cases_for_the_sanitiser(monkeypatch: Any) -
         with adarray.use("standin"), kernels._streaming(case.past), warnings.catch_warnings():
             warnings.simplefilter("ignore", JitWarning)
             f = adarray.jit(case.call)
-            given = [adarray.array(x) for x in case.arrays]
+            args = [adarray.array(x) for x in case.arrays]
             for _ in range(3):
-                f(*given)
+                f(*args)
         assert len(schedules) > before, case.name
     assert {type(s) for s in schedules} == set(get_args(Schedule))
     assert {bool(shared_names(s)) for s in schedules} == {True, False}
@@ -300,8 +300,8 @@ def test_one_call_runs_steps_in_order_and_tells_what_failed(tmp_path: Path, caps
         everything.Job("bad", everything.python("-c", "raise SystemExit('broken')"), 20),
         everything.Job("slow", everything.python("-c", "import time; time.sleep(60)"), 1.0),
     ]
-    found = everything.run(jobs, tmp_path)
-    assert [r.verdict for r in found] == ["passed", "FAILED with status 1", "took too long"]
+    outcome = everything.run(jobs, tmp_path)
+    assert [r.verdict for r in outcome] == ["passed", "FAILED with status 1", "took too long"]
     assert "fine" in (tmp_path / "good.log").read_text()
     assert "    broken" in capsys.readouterr().out
 
@@ -324,10 +324,10 @@ def test_the_sanitiser_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypa
     assert failed.status == 1
     assert "compute-sanitizer is not on PATH" in failed.log.read_text()
     monkeypatch.setattr(everything.shutil, "which", lambda _: "/bin/compute-sanitizer")
-    found = everything.sanitised(everything.parse([]))
-    names = [job.name for job in found]
+    command = everything.sanitised(everything.parse([]))
+    names = [job.name for job in command]
     assert names[:5] == ["memcheck-0", "memcheck-1", "memcheck-2", "memcheck-3", "racecheck-0"]
-    assert found[1].command[-3:] == ["--shard", "1", "4"]
+    assert command[1].command[-3:] == ["--shard", "1", "4"]
     assert len(everything.kernels(everything.parse([]))) == 12
 
 
@@ -380,6 +380,6 @@ def test_a_step_that_is_cut_may_write_what_it_has(tmp_path: Path, monkeypatch: A
     assert lines[-1] == "kept"
     child = Path(f"/proc/{lines[-2]}/stat")
     assert not child.exists() or child.read_text().split()[2] == "Z"
-    found = (tmp_path / "summary.md").read_text()
-    assert "- **sweep**: sweep took too long" in found
-    assert "- **fifteen**: fifteen FAILED with status 1" in found
+    report = (tmp_path / "summary.md").read_text()
+    assert "- **sweep**: sweep took too long" in report
+    assert "- **fifteen**: fifteen FAILED with status 1" in report

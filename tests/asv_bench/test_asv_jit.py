@@ -82,10 +82,10 @@ def test_single_precision_bodies_agree_with_double(name: str) -> None:
     )
     reference, gradients = g(*wide)
     for _ in range(3):
-        value, found = f(*arrays)
+        value, gradient = f(*arrays)
         assert value.dtype == np.float32
         assert float(value) == pytest.approx(float(reference), rel=1e-4)
-        for x, y in zip(found, gradients, strict=True):
+        for x, y in zip(gradient, gradients, strict=True):
             assert x.dtype == np.float32
             np.testing.assert_allclose(x, y, rtol=2e-3, atol=1e-6)
 
@@ -160,18 +160,18 @@ def test_floor_is_the_largest_of_three() -> None:
 
 
 def test_ceilings_take_the_better_way_to_store() -> None:
-    found = {
+    ceilings_by_name = {
         "copy": {"8": 1.0, "16": 4.0}, "stream": {"8": 2.0, "16": 3.0}, "read": {"8": 5.0},
         "functions": {},
     }  # fmt: skip
-    assert ceilings.ceilings(found, {}).copy == {8: 2.0, 16: 4.0}
+    assert ceilings.ceilings(ceilings_by_name, {}).copy == {8: 2.0, 16: 4.0}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_ceilings_are_measured() -> None:
-    found = ceilings.measure(1)
-    limits = ceilings.ceilings(found, {"float64": 1.0, "float32": 1.0})
+    measured = ceilings.measure(1)
+    limits = ceilings.ceilings(measured, {"float64": 1.0, "float32": 1.0})
     assert all(rate > 0 for rate in (*limits.copy.values(), *limits.read.values()))
     for dtype in ("float64", "float32"):
         for w in made.EVERY.values():
@@ -206,20 +206,20 @@ class Hungry:
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
 def test_peaks_are_those_of_first_and_of_steady_calls() -> None:
-    found = once.measure(Hungry(), Workload("w", made.chain, lambda _: ()))
-    assert found["peak first"] == pytest.approx(128e6, rel=0.2)
-    assert found["peak"] == pytest.approx(64e6, rel=0.2)
-    assert len(found["first"]) == once.CALLS
-    assert found["extra"] >= 0
-    assert found["facts"] == {}
+    peaks = once.measure(Hungry(), Workload("w", made.chain, lambda _: ()))
+    assert peaks["peak first"] == pytest.approx(128e6, rel=0.2)
+    assert peaks["peak"] == pytest.approx(64e6, rel=0.2)
+    assert len(peaks["first"]) == once.CALLS
+    assert peaks["extra"] >= 0
+    assert peaks["facts"] == {}
 
 
 @pytest.fixture
 def compiling() -> Iterator[Any]:
     """Return an engine that compiles, if one is here."""
-    made = engines.make("jit-serial" if "serial" in adarray.backends() else "jit-numpy", 1)
-    yield made
-    made.close()
+    result = engines.make("jit-serial" if "serial" in adarray.backends() else "jit-numpy", 1)
+    yield result
+    result.close()
 
 
 def test_engine_tells_what_it_compiled(compiling: Any) -> None:
@@ -230,9 +230,9 @@ def test_engine_tells_what_it_compiled(compiling: Any) -> None:
     facts = compiling.facts()
     assert facts["segments"] == 1
     assert facts["calls"] > 5
-    found = once.record_rate(compiling, 40)
-    assert 40 <= found["calls"] <= 44
-    assert found["trace"] >= 0
+    rate = once.record_rate(compiling, 40)
+    assert 40 <= rate["calls"] <= 44
+    assert rate["trace"] >= 0
 
 
 def test_a_workload_that_is_not_compiled_is_no_result(
@@ -316,27 +316,27 @@ def test_rows_compare_with_the_best_peer() -> None:
 
 
 def test_targets_say_what_is_met() -> None:
-    found = {line.what: line for line in targets.lines(REPORT)}
-    assert found["speed, chain 1e3: torch / adarray jit"].verdict == "PASS"
-    assert found["speed, rosenbrock 1e6: torch / adarray jit"].verdict == "SHORT"
-    assert found["speed: geometric mean of best peer / adarray jit"].verdict == "SHORT"
-    assert found["fraction of copy bandwidth, rosenbrock 1e6"].verdict == "PASS"
-    assert found["compile time, cold, chain 1e3, s"].figure == pytest.approx(1.0)
-    assert found["compile time, cold, rosenbrock 1e6, s"].verdict == "NOT MEASURED"
-    assert found["loading from the disk cache, chain 1e3, s"].verdict == "PASS"
-    assert found["call of a compiled function: jax / adarray jit"].figure == pytest.approx(4.5)
+    verdicts = {line.what: line for line in targets.lines(REPORT)}
+    assert verdicts["speed, chain 1e3: torch / adarray jit"].verdict == "PASS"
+    assert verdicts["speed, rosenbrock 1e6: torch / adarray jit"].verdict == "SHORT"
+    assert verdicts["speed: geometric mean of best peer / adarray jit"].verdict == "SHORT"
+    assert verdicts["fraction of copy bandwidth, rosenbrock 1e6"].verdict == "PASS"
+    assert verdicts["compile time, cold, chain 1e3, s"].figure == pytest.approx(1.0)
+    assert verdicts["compile time, cold, rosenbrock 1e6, s"].verdict == "NOT MEASURED"
+    assert verdicts["loading from the disk cache, chain 1e3, s"].verdict == "PASS"
+    assert verdicts["call of a compiled function: jax / adarray jit"].figure == pytest.approx(4.5)
     long = "tracing and passes per operation, 20,000 operations, us"
-    assert (found[long].figure, found[long].verdict) == (120.0, "SHORT")
-    assert found["tracing and passes per operation, 20,000 / 2,000 operations"].figure == 2.0
-    text = targets.text(list(found.values()))
+    assert (verdicts[long].figure, verdicts[long].verdict) == (120.0, "SHORT")
+    assert verdicts["tracing and passes per operation, 20,000 / 2,000 operations"].figure == 2.0
+    text = targets.text(list(verdicts.values()))
     assert "NOT MEASURED" in text
-    assert f"of {len(found)} met." in text
+    assert f"of {len(verdicts)} met." in text
 
 
 def test_bandwidth_is_asked_of_what_memory_limits() -> None:
-    made = [row | {"limit": "functions"} for row in report.rows(REPORT)]
+    limited = [row | {"limit": "functions"} for row in report.rows(REPORT)]
     assert len(targets.bandwidth(report.rows(REPORT))) == 1  # the other one is no such workload
-    assert targets.bandwidth(made) == []
+    assert targets.bandwidth(limited) == []
 
 
 def test_tables_show_the_figures() -> None:
@@ -373,9 +373,9 @@ def test_picture_counts_second_texts_for_their_library() -> None:
         {"ours": 1.0, "times": {"jax": 4.0, "jax, lax.scan": 2.0, "torch": None, "jit-openmp": 1}},
         {"ours": None, "times": {"jax": 4.0}},
     ]
-    found = picture.points(rows)
-    assert found["jax"] == [(2.0, 0)]
-    assert found["torch"] == []
+    points = picture.points(rows)
+    assert points["jax"] == [(2.0, 0)]
+    assert points["torch"] == []
 
 
 def test_second_texts_run_where_there_is_one() -> None:
@@ -403,11 +403,11 @@ def test_script_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = tmp_path / "x.json"
     words = ["--peers", "--workloads", "chain 1e3", "--rounds", "1", "--no-compile"]
     assert script.main([*words, "--threads", "1", "--output", str(path)]) == 0
-    found = json.loads(path.read_text())
-    assert set(found["workloads"]) == {"chain 1e3", "chain 1e3 f32"}
-    assert found["workloads"]["chain 1e3"]["gradients"]["jit-numpy"]["median"] > 0
-    assert found["ceilings"]["products"]["float64"] > 0
-    assert found["overhead"]["jit-numpy"]["median"] > 0
+    text = json.loads(path.read_text())
+    assert set(text["workloads"]) == {"chain 1e3", "chain 1e3 f32"}
+    assert text["workloads"]["chain 1e3"]["gradients"]["jit-numpy"]["median"] > 0
+    assert text["ceilings"]["products"]["float64"] > 0
+    assert text["overhead"]["jit-numpy"]["median"] > 0
 
 
 # -- the suite ----------------------------------------------------------------------------

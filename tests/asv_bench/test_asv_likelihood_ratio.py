@@ -43,10 +43,10 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(name: str) -> problems.Problem:
-    made = problems.PROBLEMS[name](epochs=1, quick=True)
+    result = problems.PROBLEMS[name](epochs=1, quick=True)
     if name == "agnews":
-        made.length = 3
-    return made
+        result.length = 3
+    return result
 
 
 # -- data ------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ def test_estimates_of_every_problem_point_along_its_gradient(name: str, method: 
     # Many copies of small noise: little variance, and little bias.
     options = {**how, "copies": 512, "sigma": 0.02}
     estimator = likelihood_ratio(problem.losses, **options, **problem.estimator_options())
-    found = estimator(params, *batch, rng=3).gradient
-    a, b = (np.concatenate([g[k].ravel() for k in params]) for g in (exact, found))
+    gradient = estimator(params, *batch, rng=3).gradient
+    a, b = (np.concatenate([g[k].ravel() for k in params]) for g in (exact, gradient))
     cosine = np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
     assert cosine > (0.999 if method == "lr-m" else 0.8)
 
@@ -260,12 +260,12 @@ def test_a_job_that_fails_or_takes_too_long_stops_no_other(
 
 
 def test_jobs_cover_all_methods_and_few_roundings() -> None:
-    made = schedule.jobs((), ("float32", "tf32", "bf16"), quick=True)
-    assert len(set(made)) == len(made)
+    result = schedule.jobs((), ("float32", "tf32", "bf16"), quick=True)
+    assert len(set(result)) == len(result)
     for name, problem in problems.PROBLEMS.items():
-        methods = {j.method for j in made if j.what == name}
+        methods = {j.method for j in result if j.what == name}
         assert methods == set(problem(quick=True).methods)
-        used = {j.precision for j in made if j.what == name}
+        used = {j.precision for j in result if j.what == name}
         assert used == {"float32", "tf32", *(["bf16"] if name == "mnist" else [])}
 
 

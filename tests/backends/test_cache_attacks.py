@@ -58,15 +58,15 @@ def _compile(engine: Any) -> Any:
 
 def _everything(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Return type and content of all that is in a folder, by its path there."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         told = path.lstat()
         if stat.S_ISLNK(told.st_mode):
             data = os.readlink(path).encode()
         else:
             data = path.read_bytes() if stat.S_ISREG(told.st_mode) else b""
-        found[str(path.relative_to(folder))] = (stat.S_IFMT(told.st_mode), data)
-    return found
+        files[str(path.relative_to(folder))] = (stat.S_IFMT(told.st_mode), data)
+    return files
 
 
 # Names as the cache gives them now, as it gave them once, and names like those.
@@ -320,14 +320,14 @@ def test_emptying_while_others_write(engine: Any, named: Path) -> None:
 
 def test_work_of_a_living_process_stays(named: Path) -> None:
     assert cache.prepare() == {}
-    made = cache.Cache(cache.usual_folder())
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    dead = made.folder / f"work-{gone.pid}-{HEX[:16]}"
+    result = cache.Cache(cache.usual_folder())
+    reference = subprocess.Popen([sys.executable, "-c", ""])
+    reference.wait()
+    dead = result.folder / f"work-{reference.pid}-{HEX[:16]}"
     dead.mkdir()
-    with made.work() as folder:
+    with result.work() as folder:
         (folder / "unit0.c").write_text("")
-        made.clear()
+        result.clear()
         assert (folder / "unit0.c").exists()
         assert not dead.exists()
     assert not folder.exists()
@@ -367,10 +367,10 @@ def test_processes_that_claim_at_once(named: Path) -> None:
         "print(repr(owned.claim(Path(sys.argv[1]))))"
     )
     own = named / cache.OWN
-    found = [
+    results = [
         subprocess.Popen([sys.executable, "-P", "-c", code, str(own)], stdout=subprocess.PIPE)
         for _ in range(6)
     ]
-    assert [p.communicate()[0].strip() for p in found] == [b"''"] * 6
+    assert [p.communicate()[0].strip() for p in results] == [b"''"] * 6
     assert sorted(p.name for p in named.iterdir()) == [cache.OWN]
     assert [p.name for p in own.iterdir()] == [owned.MARK]

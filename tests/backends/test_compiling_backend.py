@@ -116,8 +116,8 @@ def test_threads_at_once() -> None:
 
     def work(k: int) -> None:
         with adarray.use("interpreting"):
-            made = [jitted(xs[k]) for _ in range(6)]
-        wrong.extend(k for g in made if not np.allclose(g, expected[k], rtol=1e-12))
+            results = [jitted(xs[k]) for _ in range(6)]
+        wrong.extend(k for g in results if not np.allclose(g, expected[k], rtol=1e-12))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
     for t in threads:
@@ -165,17 +165,17 @@ def _copied(run: Any, plan: Any, arrays: Any) -> Any:
 
 
 def _in_place(run: Any, plan: Any, arrays: Any) -> Any:
-    made = run(plan, arrays)
+    result = run(plan, arrays)
     arrays[0][...] = 0.5
-    return made
+    return result
 
 
 def _same_memory(run: Any, plan: Any, arrays: Any) -> Any:
-    made = run(plan, arrays)
-    for old, new in zip(KEPT.setdefault(plan, made), made, strict=True):
+    result = run(plan, arrays)
+    for old, new in zip(KEPT.setdefault(plan, result), result, strict=True):
         if np.ndim(new):
             old[...] = new  # into what an earlier run has returned
-    return made
+    return result
 
 
 def _one_thread(run: Any, plan: Any, arrays: Any) -> Any:

@@ -17,19 +17,19 @@ from adarray.base.op import OPS
 from adarray.errors import BackendError
 
 
-@pytest.mark.parametrize("given", [None, 32, 256, 1024])
-def test_threads_that_a_block_may_have(given: Any) -> None:
-    assert checked_threads(given) == given
+@pytest.mark.parametrize("threads", [None, 32, 256, 1024])
+def test_threads_that_a_block_may_have(threads: Any) -> None:
+    assert checked_threads(threads) == threads
 
 
-@pytest.mark.parametrize("given", [0, 33, 1056, -32, 64.0, True, "64"])
-def test_other_threads_are_refused(given: Any) -> None:
+@pytest.mark.parametrize("threads", [0, 33, 1056, -32, 64.0, True, "64"])
+def test_other_threads_are_refused(threads: Any) -> None:
     text = (
-        f"backend 'cuda': the option threads_per_block is {given!r}; pass a multiple of 32 from "
+        f"backend 'cuda': the option threads_per_block is {threads!r}; pass a multiple of 32 from "
         "32 to 1024, or leave it out"
     )
     with pytest.raises(BackendError, match=re.escape(text)):
-        checked_threads(given)
+        checked_threads(threads)
 
 
 class NoLibrary:
@@ -128,9 +128,9 @@ def _cupy_whose_count(answer: Any) -> types.ModuleType:
         return int(answer)
 
     runtime = types.SimpleNamespace(getDeviceCount=count, CUDARuntimeError=RuntimeFailureError)
-    made: Any = types.ModuleType("cupy")
-    made.cuda = types.SimpleNamespace(runtime=runtime)
-    return made  # type: ignore[no-any-return]
+    module: Any = types.ModuleType("cupy")
+    module.cuda = types.SimpleNamespace(runtime=runtime)
+    return module  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(

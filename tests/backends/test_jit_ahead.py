@@ -55,15 +55,15 @@ def _left(folder: Path) -> list[str]:
 def test_kernels_are_ready_when_the_plan_is(
     engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = [plans.scaled_plan(5, kernel=plans.unique()) for _ in range(5)]
+    new_plans = [plans.scaled_plan(5, kernel=plans.unique()) for _ in range(5)]
     with engine.ahead() as early:
         for _ in range(40):
-            for plan in made:
+            for plan in new_plans:
                 for kernel in _kernels(plan):
                     early.take(kernel)
         early.finish()
     monkeypatch.setattr("adarray_backends.cpu.kernels.compile_units", _never)
-    for plan in made:
+    for plan in new_plans:
         executable = engine.executable(plan)
         assert (executable.compiled, executable.from_disk, executable.in_memory) == (1, 0, 0)
         assert np.all(executable([np.zeros(5), 1.0])[0] >= 1)

@@ -73,9 +73,9 @@ def test_kernels_are_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_kernels_of_several_plans_are_compiled_together(folder: Path) -> None:
     engine = _engine()
-    made = [plans.scaled_plan(5, kernel=plans.unique()) for _ in range(3)]
-    engine.prepare(made)
-    assert [engine.executable(p).in_memory for p in made] == [1, 1, 1]
+    new_plans = [plans.scaled_plan(5, kernel=plans.unique()) for _ in range(3)]
+    engine.prepare(new_plans)
+    assert [engine.executable(p).in_memory for p in new_plans] == [1, 1, 1]
     assert len(list(folder.glob("*.so"))) == 1
     engine.prepare([])
 
@@ -84,14 +84,14 @@ def test_what_kernels_depend_on_is_in_the_key(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, kernel = _engine(), plans.unique()
-    made = plans.scaled_plan(5, kernel=kernel)
-    assert engine.executable(made).compiled == 1
-    assert engine.executable(made, precise=True).compiled == 1
+    new_plan = plans.scaled_plan(5, kernel=kernel)
+    assert engine.executable(new_plan).compiled == 1
+    assert engine.executable(new_plan, precise=True).compiled == 1
     lib = engine.library.lib
     level = lib.adarray_level()
     try:
         if lib.adarray_limit_level(0) != level:
-            limited = engine.executable(made)
+            limited = engine.executable(new_plan)
             assert limited.compiled == 1
             assert _works(limited)
     finally:
@@ -100,7 +100,7 @@ def test_what_kernels_depend_on_is_in_the_key(
     from adarray_backends.cpu import kernels
 
     monkeypatch.setattr(kernels, "ABI", kernels.ABI + 1)
-    assert engine.executable(made).compiled == 1
+    assert engine.executable(new_plan).compiled == 1
 
 
 def test_files_are_private(folder: Path) -> None:
@@ -237,27 +237,27 @@ def test_many_processes_at_once(folder: Path) -> None:
 
 def test_the_size_is_bounded(folder: Path) -> None:
     assert cache.prepare() == {}
-    kept = cache.Cache(folder, limit=2500)
+    bounded = cache.Cache(folder, limit=2500)
     units = []
     for i in range(4):
-        with kept.work() as work:
+        with bounded.work() as work:
             unit = work / "unit.so"
             unit.write_bytes(bytes([i]) * 1000)
-            units.append(kept.add(unit, [f"{i}" * 32]))
+            units.append(bounded.add(unit, [f"{i}" * 32]))
         os.utime(units[-1], (i, i + 1))
     # Of the old ones, the first is used again.
-    assert set(kept.find(["0" * 32])) == {"0" * 32}
+    assert set(bounded.find(["0" * 32])) == {"0" * 32}
     dead = folder / f"work-1-{0:016x}"
     dead.mkdir()
     (dead / "unit0.so").write_bytes(b"")
     os.utime(dead, (0, 0))
-    with kept.work() as alive:
-        kept.trim()
+    with bounded.work() as alive:
+        bounded.trim()
         assert alive.exists()
     assert [unit.exists() for unit in units] == [True, False, False, True]
-    assert kept.kernels() == 2
+    assert bounded.kernels() == 2
     assert not dead.exists()
-    assert sum(entry.size for entry in kept.entries()) <= 2500
+    assert sum(entry.size for entry in bounded.entries()) <= 2500
 
 
 def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,19 +318,19 @@ def test_loading_a_plan_of_100_kernels_is_quick(
 
     engine = _engine()
     texts = {f"adk_{i:x}": _trivial(i) for i in range(100)}
-    made = kernels.kernels(engine.library).load(texts)
-    assert made.compiled == 100
+    result = kernels.kernels(engine.library).load(texts)
+    assert result.compiled == 100
     best = 1.0
     for _ in range(5):
         _forget_memory(monkeypatch)
         begun = time.perf_counter()
-        found = kernels.kernels(engine.library).load(texts)
+        loaded = kernels.kernels(engine.library).load(texts)
         best = min(best, time.perf_counter() - begun)
-        assert found.from_disk == 100
+        assert loaded.from_disk == 100
     assert best < 0.05
     lib, ffi = engine.library.lib, engine.library.ffi
     for i in (0, 99):
-        function = found.functions[f"adk_{i:x}"]
+        function = loaded.functions[f"adk_{i:x}"]
         assert lib.adarray_jit_workspace(function.workspace, ffi.NULL) == i
 
 

@@ -44,10 +44,10 @@ def _script(path: Path, text: str) -> str:
 
 
 def _real() -> str:
-    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if found is None:
+    path = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if path is None:
         pytest.skip("no C compiler here")
-    return found
+    return path
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,9 @@ def test_kinds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     there = importlib.machinery.ModuleSpec("ziglang", None)
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: there)
-    found = compiler.find()
-    assert found.kind == "zig"
-    assert found.command == (sys.executable, "-m", "ziglang", "cc")
+    path = compiler.find()
+    assert path.kind == "zig"
+    assert path.command == (sys.executable, "-m", "ziglang", "cc")
 
 
 def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,15 +124,15 @@ def test_a_compiler_that_makes_nothing_of_use(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no ELF files here")
-@pytest.mark.parametrize("kept", [40, 63, 64, 2000, 3000, -1])
+@pytest.mark.parametrize("size", [40, 63, 64, 2000, 3000, -1])
 def test_a_library_that_is_cut_off_is_not_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int
 ) -> None:
     """As on a full disk: the process got a SIGBUS from reading what was not there."""
     script = f'''case "$1" in --version) exec {_real()} "$@";; esac
         {_real()} "$@" || exit 1
         while [ "$1" != -o ]; do shift; done
-        head -c {kept} "$2" > "$2.cut" && mv "$2.cut" "$2"'''
+        head -c {size} "$2" > "$2.cut" && mv "$2.cut" "$2"'''
     monkeypatch.setenv("ADARRAY_CC", _script(tmp_path / "short", script))
     with pytest.raises(CompileError, match=r"is no whole shared library \(is the disk full\?\)"):
         _engine().executable(plans.scaled_plan(5))
@@ -172,22 +172,22 @@ def test_an_interrupt_stops_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
-    gone = compiler.Compiler((str(tmp_path / "gone"),), "gone 1.0", "gcc")
+    reference = compiler.Compiler((str(tmp_path / "gone"),), "gone 1.0", "gcc")
     source = tmp_path / "unit.c"
     source.write_text("")
     with pytest.raises(CompileError, match="No such file"):
-        compiler.compile_units(gone, [], [source], [tmp_path / "unit.so"])
+        compiler.compile_units(reference, [], [source], [tmp_path / "unit.so"])
 
 
 def test_flags() -> None:
     gcc = compiler.Compiler(("gcc",), "gcc 12", "gcc")
     clang = compiler.Compiler(("clang",), "clang 14", "clang")
-    for made in (gcc, clang):
-        flags = made.flags("avx512", False)
+    for result in (gcc, clang):
+        flags = result.flags("avx512", False)
         assert "-ffp-contract=off" in flags
         assert "-O3" in flags
         assert not any("fast-math" in flag for flag in flags)
-        assert "-O3" not in made.flags("avx512", False, quick=True)
+        assert "-O3" not in result.flags("avx512", False, quick=True)
     assert "-fno-tree-sink" in gcc.flags("base", True)
     assert "-fno-tree-sink" not in clang.flags("base", True)
     if compiler.X86:
@@ -234,8 +234,8 @@ def test_precise_kernels_call_the_c_library() -> None:
 
 def test_kernels_use_vector_functions(tmp_path: Path) -> None:
     """Nothing keeps gcc from calling libmvec, whatever passes a new version brings."""
-    found = compiler.find()
-    if found.libmvec < 1:
+    path = compiler.find()
+    if path.libmvec < 1:
         pytest.skip("no libmvec here")
     engine = _engine()
     engine.executable(plans.scaled_plan(5, kernel=plans.unique()))

@@ -54,8 +54,8 @@ def test_numbers_of_any_dtype(engine: Any, dtype: str) -> None:
     value = {"U3": "ab", "bool": True, "complex128": 1 - 2j}.get(dtype, 3)
     b = buffer("input", 1, 0, dtype)
     run = engine.executable(plans.plan([], [b], [look(b, ())]))
-    for given in (value, np.dtype(dtype).type(value), np.array(value, dtype)):
-        (result,) = run([given])
+    for argument in (value, np.dtype(dtype).type(value), np.array(value, dtype)):
+        (result,) = run([argument])
         assert result == value
         assert type(result) is np.dtype(dtype).type
 
@@ -83,10 +83,10 @@ def test_several_steps_and_temporaries(engine: Any) -> None:
         KernelStep(plans.scaled(), (a, s, middle, first), (n,), (), 0.0),
         KernelStep(plans.scaled(), (middle, s, out, total), (n,), (), 0.0),
     ]
-    made = plans.plan(
+    new_plan = plans.plan(
         steps, [a, s, middle, first, out, total], [look(out), look(first, ()), look(total, ())]
     )
-    run = engine.executable(made)
+    run = engine.executable(new_plan)
     x = np.linspace(-2, 0, n)
     y, one, two = run([x, 0.5])
     half = np.exp(x) * 0.5
@@ -113,9 +113,9 @@ def test_results_that_share_memory_are_copied(engine: Any) -> None:
         Operand(a, 11, (12,), (-1,)), Operand(out, 3, (), ()), look(s, ()), look(s, (1, 1)),
         Operand(out, 0, (2, 0), (1, 1)), Operand(total, 0, (2, 3), (0, 0)),
     ]  # fmt: skip
-    made = plans.plan([step], [a, s, out, total, const], outputs, [np.arange(4.0)])
+    new_plan = plans.plan([step], [a, s, out, total, const], outputs, [np.arange(4.0)])
     x = np.linspace(0, 1, n)
-    results = engine.executable(made)([x, 2.0])
+    results = engine.executable(new_plan)([x, 2.0])
     y = np.exp(x) * 2
     expected = [
         y, y, y.reshape(3, 4), x, np.arange(4.0), y[2:12:2], x[::-1], y[3], 2.0, [[2.0]],
@@ -129,7 +129,7 @@ def test_results_that_share_memory_are_copied(engine: Any) -> None:
         assert r.flags.owndata
         r[...] = -1
         assert not any(np.any(other == -1) for other in [x, *arrays[i + 1 :]])
-    np.testing.assert_array_equal(made.consts[0], np.arange(4.0))
+    np.testing.assert_array_equal(new_plan.consts[0], np.arange(4.0))
 
 
 def test_results_in_another_order_need_no_copy(engine: Any) -> None:
@@ -140,9 +140,9 @@ def test_results_in_another_order_need_no_copy(engine: Any) -> None:
     step = KernelStep(plans.scaled(), (a, s, out, total), (n,), (), 0.0)
     strides = tuple(np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1).strides)
     result = Operand(out, 0, (4, 2, 3), tuple(x // 8 for x in strides))
-    made = plans.plan([step], [a, s, out, total], [result])
+    new_plan = plans.plan([step], [a, s, out, total], [result])
     x = np.linspace(0, 1, n)
-    (y,) = engine.executable(made)([x, 1.0])
+    (y,) = engine.executable(new_plan)([x, 1.0])
     np.testing.assert_allclose(y, np.exp(x).reshape(2, 3, 4).transpose(2, 0, 1), rtol=1e-15)
     assert y.strides == strides
     assert y.flags.owndata
@@ -227,9 +227,9 @@ def test_floating_point_flags(engine: Any, n: int, at: int) -> None:
 
 
 def test_stamps(engine: Any) -> None:
-    made = plans.sorted_plan(lambda x: (time.sleep(0.02), np.sort(x))[1])
+    new_plan = plans.sorted_plan(lambda x: (time.sleep(0.02), np.sort(x))[1])
     before = time.perf_counter_ns()
-    (y, _total), stamps = engine.executable(made).timed([np.ones(6), 1.0])
+    (y, _total), stamps = engine.executable(new_plan).timed([np.ones(6), 1.0])
     after = time.perf_counter_ns()
     assert len(stamps) == 4
     assert list(stamps) == sorted(stamps)

@@ -88,10 +88,10 @@ def test_products_without_blas(engine: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_calls_between_kernels(engine: Any) -> None:
-    kept = []
+    references = []
 
     def function(x: Any) -> Any:
-        kept.append(x)
+        references.append(x)
         return np.sort(x)
 
     run = engine.executable(plans.sorted_plan(function))
@@ -103,7 +103,7 @@ def test_calls_between_kernels(engine: Any) -> None:
         np.testing.assert_allclose(total, expected.sum(), rtol=1e-14)
     run([x * 0, 1.0])
     # What a function keeps stays as it was.
-    np.testing.assert_allclose(kept[0], np.exp(x) * 0.5, rtol=1e-15)
+    np.testing.assert_allclose(references[0], np.exp(x) * 0.5, rtol=1e-15)
 
 
 def test_operands_and_results_of_calls(engine: Any) -> None:
@@ -122,11 +122,11 @@ def test_operands_and_results_of_calls(engine: Any) -> None:
         (look(a), look(const), look(s, ())), (one, two),
         results=(((3,), np.dtype(np.float32)), ((2, 3), np.dtype(np.float64))),
     )  # fmt: skip
-    made = plans.plan(
+    new_plan = plans.plan(
         [step], [a, s, const, one, two], [look(one), look(two, (2, 3))], [np.ones(3, np.float32)]
     )
     x = np.arange(6.0)
-    y, z = engine.executable(made)([x, 3])
+    y, z = engine.executable(new_plan)([x, 3])
     np.testing.assert_array_equal(y, np.full(3, 2, np.float32))
     np.testing.assert_array_equal(z, (x[::-1] * 3).reshape(2, 3))
     (pair, named) = seen[0]

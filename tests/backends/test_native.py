@@ -78,17 +78,17 @@ def spread(dtype: type, arity: int) -> list[list[np.ndarray]]:
     rng = np.random.default_rng(7)
     n, top = 4003, 300 if dtype is np.float64 else 37
     ranges = [(-1, 1), (-10, 10), (0, 4), (-1000, 1000), (0.3, 1e6)]
-    made = [[rng.uniform(*r, n).astype(dtype) for _ in range(arity)] for r in ranges]
+    arrays = [[rng.uniform(*r, n).astype(dtype) for _ in range(arity)] for r in ranges]
     for low, high in ((-top, top), (-top - 7, -top), (0, 20)):
-        made.append(
+        arrays.append(
             [
                 (rng.choice([-1, 1], n) * 10.0 ** rng.uniform(low, high, n)).astype(dtype)
                 for _ in range(arity)
             ]
         )
     kind = np.uint64 if dtype is np.float64 else np.uint32
-    made.append(list(rng.integers(0, np.iinfo(kind).max, (arity, n), dtype=kind).view(dtype)))
-    return made
+    arrays.append(list(rng.integers(0, np.iinfo(kind).max, (arity, n), dtype=kind).view(dtype)))
+    return arrays
 
 
 def operands_of(op: Op, arrays: list[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -143,15 +143,15 @@ def layouts(shape: tuple[int, ...], dtype: type, rng: np.random.Generator) -> di
 def test_layouts_give_equal_bits(engine: Any, shape: tuple[int, int], dtype: type) -> None:
     """A value does not depend on the place or the strides of its operands."""
     rng = np.random.default_rng(3)
-    made = layouts(shape, dtype, rng)
+    result = layouts(shape, dtype, rng)
     for name in ("exp", "tanh", "sin"):
-        for kind, x in made.items():
+        for kind, x in result.items():
             got = engine.pointwise(OPS[name], (x,))
             check(got, OPS[name].evaluate(x), f"{name}, {kind}")
             flat = engine.pointwise(OPS[name], (np.ascontiguousarray(x).reshape(-1),))
             assert np.array_equal(got.ravel(), flat), f"{name}, {kind}"
     for name in ("power", "multiply", "arctan2"):
-        for (kind, x), (other, y) in itertools.product(made.items(), repeat=2):
+        for (kind, x), (other, y) in itertools.product(result.items(), repeat=2):
             got = engine.pointwise(OPS[name], (x, y))
             check(got, OPS[name].evaluate(x, y), f"{name}, {kind} and {other}")
             whole = [np.ascontiguousarray(np.broadcast_to(v, got.shape)) for v in (x, y)]

@@ -25,14 +25,14 @@ def _apart() -> None:
 @pytest.fixture(params=["serial", "openmp"])
 def library(request: Any) -> Any:
     try:
-        found = load(request.param).library.lib  # type: ignore[attr-defined]
+        lib = load(request.param).library.lib  # type: ignore[attr-defined]
     except adarray.BackendError as error:
         pytest.skip(str(error))
     with adarray.use(request.param):
         np.empty(N)
-        if found.adarray_pool_cached() == 0:
+        if lib.adarray_pool_cached() == 0:
             pytest.skip("no pool on this system")
-    return request.param, found
+    return request.param, lib
 
 
 def test_memory_is_kept_inside_of_the_block_only(library: Any) -> None:
@@ -76,18 +76,18 @@ def test_zeros_are_zeros(library: Any) -> None:
 def test_sizes_between_classes(library: Any) -> None:
     name, _ = library
     rng = np.random.default_rng(0)
-    kept: list[tuple[np.ndarray, float]] = []
+    references: list[tuple[np.ndarray, float]] = []
     with adarray.use(name):
         for n in rng.integers(1, 200_000, 400):
             x = np.full(n, float(n))
-            kept.append((x, float(n)))
-            if len(kept) > 12:
-                kept.pop(int(rng.integers(len(kept))))
+            references.append((x, float(n)))
+            if len(references) > 12:
+                references.pop(int(rng.integers(len(references))))
             if n % 3 == 0:
                 y = np.full(n, 1.0)
                 y.resize(int(rng.integers(1, 200_000)), refcheck=False)
                 y[:] = -1.0
-        for x, value in kept:
+        for x, value in references:
             assert (x == value).all()
 
 
@@ -192,17 +192,17 @@ CALLS = {
 def test_memory_goes_with_a_jitted_function(name: str) -> None:
     """Without the collector: what a compiled function keeps ends with the last name for it."""
     make, call = CALLS[name]
-    found = load("openmp").library.lib  # type: ignore[attr-defined]
+    lib = load("openmp").library.lib  # type: ignore[attr-defined]
     gc.collect()
     gc.disable()
     try:
         f, x = make(), np.ones(N)
         for _ in range(4):
             call(f, x.copy())
-        assert found.adarray_pool_cached() >= 8 * N
+        assert lib.adarray_pool_cached() >= 8 * N
         alive = weakref.ref(f)
         del f
         assert alive() is None
-        assert found.adarray_pool_cached() == 0
+        assert lib.adarray_pool_cached() == 0
     finally:
         gc.enable()

@@ -103,13 +103,13 @@ def test_generators_leak_and_copy_context_mends_it():
     leaked = current_backend()
     plain.close()
     assert leaked == name
-    kept = copy_context(names)(name)
-    assert next(kept) == name
+    copy = copy_context(names)(name)
+    assert next(copy) == name
     assert current_backend() == "numpy"
-    assert kept.send(5) == (5, name)
+    assert copy.send(5) == (5, name)
     assert current_backend() == "numpy"
     with pytest.raises(StopIteration) as end:
-        next(kept)
+        next(copy)
     assert end.value.value == "done"
     assert current_backend() == "numpy"
 
@@ -128,11 +128,11 @@ def test_generators_pass_errors_on_and_close():
         finally:
             closed.append(True)
 
-    made = items()
-    assert next(made) == 0
-    assert made.throw(KeyError("a")) == "caught 'a'"
-    assert next(made) == 1
-    made.close()
+    result = items()
+    assert next(result) == 0
+    assert result.throw(KeyError("a")) == "caught 'a'"
+    assert next(result) == 1
+    result.close()
     assert closed == [True]
     assert list(items()) == [0, 1, 2]
     assert closed == [True, True]

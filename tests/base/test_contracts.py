@@ -41,10 +41,10 @@ def _asked(tree: ast.AST) -> Iterator[tuple[str, int]]:
             continue
         if node.func.id not in ("getattr", "hasattr"):
             continue
-        asked = node.args[0]
-        if isinstance(asked, ast.Call) and asked.args:  # getattr(type(engine), ...)
-            asked = asked.args[0]
-        name = getattr(asked, "attr", getattr(asked, "id", "")).strip("_")
+        questions = node.args[0]
+        if isinstance(questions, ast.Call) and questions.args:  # getattr(type(engine), ...)
+            questions = questions.args[0]
+        name = getattr(questions, "attr", getattr(questions, "id", "")).strip("_")
         if name in CONTRACTS or name.endswith(("_engine", "_backend")):
             around: Any = node
             while around in inside and not isinstance(around, ast.FunctionDef):
@@ -65,14 +65,16 @@ def test_a_question_is_found(text: str) -> None:
 
 
 def test_nobody_asks_whether_an_engine_has_something() -> None:
-    found = [
+    questions = [
         f"{path.relative_to(root.parent)}:{line} in {function}"
         for root in ROOTS
         for path in sorted(root.rglob("*.py"))
         for function, line in _asked(ast.parse(path.read_text(encoding="utf-8")))
         if (path.name, function) not in CHECKED
     ]
-    assert not found, "give BaseEngine, or the contract in question, an attribute with a default"
+    assert not questions, (
+        "give BaseEngine, or the contract in question, an attribute with a default"
+    )
 
 
 def test_our_engines_derive_from_the_contracts() -> None:

@@ -50,8 +50,8 @@ def test_traced_values_say_it_too() -> None:
 def test_hints_name_what_there_is() -> None:
     places = {"adarray": adarray, "np": np, "x": adarray.array([[1.0]])}
     for hint in {**OF_MODULE, **OF_ARRAYS}.values():
-        for found in re.findall(r"\b(adarray|np|x)((?:\.[a-zA-Z_]\w*)+)", hint):
-            where, path = found
+        for mention in re.findall(r"\b(adarray|np|x)((?:\.[a-zA-Z_]\w*)+)", hint):
+            where, path = mention
             assert (
                 functools.reduce(getattr, path[1:].split("."), places[where]) is not NotImplemented
             )

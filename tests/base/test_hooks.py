@@ -58,9 +58,9 @@ def test_lists_of_one_function_are_found() -> None:
 
 
 def test_no_hook_is_a_list_of_one_function() -> None:
-    found = [
+    hooks = [
         f"{path}:{line}"
         for path in SOURCES
         for line in _called_items(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found, "use adarray.base.hooks.Hook"
+    assert not hooks, "use adarray.base.hooks.Hook"

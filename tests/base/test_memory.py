@@ -24,13 +24,13 @@ LAYOUTS = [
 @pytest.mark.parametrize("exactly", [False, True])
 def test_numpy_looks_and_copies_where_it_does_with_the_original(exactly: bool) -> None:
     for x in LAYOUTS:
-        made = duplicate(x, exactly)
-        np.testing.assert_array_equal(made, x)
-        assert not np.shares_memory(made, x)
-        assert made.flags.c_contiguous == x.flags.c_contiguous
-        assert made.flags.f_contiguous == x.flags.f_contiguous
+        result = duplicate(x, exactly)
+        np.testing.assert_array_equal(result, x)
+        assert not np.shares_memory(result, x)
+        assert result.flags.c_contiguous == x.flags.c_contiguous
+        assert result.flags.f_contiguous == x.flags.f_contiguous
         if exactly and x.size:
-            assert made.strides == x.strides
+            assert result.strides == x.strides
         for order in "CFAK":
             for look in (
                 lambda a, order=order: a.ravel(order),
@@ -39,13 +39,13 @@ def test_numpy_looks_and_copies_where_it_does_with_the_original(exactly: bool) -
                 lambda a: a.T.reshape(-1),
                 lambda a: a.swapaxes(0, -1).reshape(-1),
             ):
-                assert np.shares_memory(look(made), made) == np.shares_memory(look(x), x)
+                assert np.shares_memory(look(result), result) == np.shares_memory(look(x), x)
 
 
 def test_copies_are_small() -> None:
     x = np.zeros((1000, 1000))[::100, ::50]
-    made = duplicate(x)
-    assert made.base.nbytes <= 4 * x.nbytes
+    result = duplicate(x)
+    assert result.base.nbytes <= 4 * x.nbytes
 
 
 @pytest.mark.parametrize("rows", [slice(None, None, -1), slice(None, None, 2)])
@@ -83,9 +83,9 @@ def test_arrays_that_others_rely_on_keep_their_strides_under_jit() -> None:
 
     compiled = adarray.jit(f)
     for _ in range(4):
-        held = adarray.ADArray(np.asfortranarray(np.arange(12.0).reshape(3, 4)))
-        held._frozen = True
-        np.testing.assert_array_equal(compiled(held), f(np.arange(12.0).reshape(3, 4)))
+        captured = adarray.ADArray(np.asfortranarray(np.arange(12.0).reshape(3, 4)))
+        captured._frozen = True
+        np.testing.assert_array_equal(compiled(captured), f(np.arange(12.0).reshape(3, 4)))
 
 
 _WHOLE = np.arange(1.0, 13.0).reshape(3, 4) + 0.0
@@ -101,10 +101,18 @@ ARGUMENTS = {
 
 def _layout(x: Any) -> list[Any]:
     flags = x.flags
-    asked = ("owndata", "c_contiguous", "f_contiguous", "writeable", "behaved", "carray", "farray")
-    found: list[Any] = [getattr(flags, name) for name in asked]
-    found += [flags[name] for name in ("C", "F", "O", "W", "OWNDATA", "WRITEABLE", "B", "CA")]
-    return [*found, str(flags), x.base is None]
+    questions = (
+        "owndata",
+        "c_contiguous",
+        "f_contiguous",
+        "writeable",
+        "behaved",
+        "carray",
+        "farray",
+    )
+    answers: list[Any] = [getattr(flags, name) for name in questions]
+    answers += [flags[name] for name in ("C", "F", "O", "W", "OWNDATA", "WRITEABLE", "B", "CA")]
+    return [*answers, str(flags), x.base is None]
 
 
 @pytest.mark.parametrize("mode", ["grad", "intercept", "jvp"])

@@ -114,7 +114,7 @@ def test_fields_of_layouts_are_described_set_and_read(field):
 
 
 def test_what_operations_do_is_not_keyed_by_their_names():
-    found = set()
+    files = set()
     for path, tree in sources().items():
         if path.startswith(BY_DESIGN):
             continue
@@ -131,9 +131,9 @@ def test_what_operations_do_is_not_keyed_by_their_names():
                 isinstance(s, ast.Attribute) and s.attr == "name" and is_record(s.value)
                 for s in sides
             ):
-                found.add(path)
-    assert found <= BY_NAME.keys(), "put it on the record, or beside it in the same file"
-    assert found == BY_NAME.keys(), "take what is no more out of the list"
+                files.add(path)
+    assert files <= BY_NAME.keys(), "put it on the record, or beside it in the same file"
+    assert files == BY_NAME.keys(), "take what is no more out of the list"
 
 
 # -- what is registered beside records -------------------------------------------------------------
@@ -159,8 +159,8 @@ def test_dynamic_shape_of_items_depends_on_masks_alone():
     decides = OPS["getitem"].dynamic
     mask, x = np.array([True, False]), np.ones(2)
     assert decides((x,), {"index": (slice(None), np.array([0, 1]), 1)}) == []
-    (found,) = decides((x,), {"index": (Ellipsis, mask)})
-    assert found is mask
+    (actual,) = decides((x,), {"index": (Ellipsis, mask)})
+    assert actual is mask
 
 
 def test_where_is_dynamic_with_a_condition_alone():
@@ -187,8 +187,8 @@ def test_metadata_does_not_depend_on_values(function):
 @pytest.mark.parametrize("function", sorted(ALIKE, key=lambda f: f.__name__))
 def test_alike_has_shape_and_dtype_of_its_argument(function):
     x = np.ones((2, 3), np.float32)
-    made = function(x, 1) if function is np.full_like else function(x)
-    assert (made.shape, made.dtype) == (x.shape, x.dtype)
+    result = function(x, 1) if function is np.full_like else function(x)
+    assert (result.shape, result.dtype) == (x.shape, x.dtype)
 
 
 def test_writers_write():
@@ -219,18 +219,18 @@ def test_zero_d_says_what_numpy_returns(op, x):
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = op.evaluate(x, **params)
+            result = op.evaluate(x, **params)
     except (TypeError, ValueError, IndexError, np.linalg.LinAlgError):
         assert op.zero_d is None  # it takes no operand without axes, or has other parameters
         return
-    if op.outputs > 1 or np.ndim(made):
+    if op.outputs > 1 or np.ndim(result):
         assert op.zero_d is None
     elif op.name == "copy" and isinstance(x, np.generic):
         assert not op.zero_d(False, params)  # as the method, which is the same record
     else:
         is_array = isinstance(x, np.ndarray)
         says = op.zero_d is not None and op.zero_d(is_array, params)
-        assert says is isinstance(made, np.ndarray)
+        assert says is isinstance(result, np.ndarray)
 
 
 def test_members_without_axes_are_arrays_where_numpy_gives_arrays():

@@ -35,9 +35,9 @@ def _bounds(x: np.ndarray) -> tuple[int, int]:
 
 
 def _seal(x: np.ndarray, own: bool = True) -> seals.Seal:
-    found = seals.seal(*_bounds(x), own)
-    assert found is not None
-    return found
+    sealed = seals.seal(*_bounds(x), own)
+    assert sealed is not None
+    return sealed
 
 
 @pytest.mark.parametrize("n", [50_000, 300_000, 1_200_000])  # the last one in huge pages
@@ -127,9 +127,9 @@ def test_data_that_stays_the_same_stays_sealed() -> None:
 
 
 def test_few_seals_rest() -> None:
-    kept = [np.ones(4 * PAGE) for _ in range(seals._RESTING + 5)]
+    references = [np.ones(4 * PAGE) for _ in range(seals._RESTING + 5)]
     for _ in range(seals._STEADY + 1):
-        for x in kept:
+        for x in references:
             _seal(x).end()
     assert len(seals._resting) == seals._RESTING
 
@@ -204,12 +204,12 @@ def test_the_message() -> None:
 
 def test_an_array_that_cannot_be_made_writeable_again_is_not_made_read_only() -> None:
     x = np.lib.stride_tricks.as_strided(np.ones(100_000), (99_999,), (8,))
-    made = guard.WriteGuard(x)
+    result = guard.WriteGuard(x)
     assert x.flags.writeable
     x[5] = 2.0
     with pytest.raises(adarray.TraceError, match="was written to"):
-        made.check("multiply")
-    del made
+        result.check("multiply")
+    del result
 
 
 def test_without_an_account_rules_read_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,10 +218,10 @@ def test_without_an_account_rules_read_copies(monkeypatch: pytest.MonkeyPatch) -
     for x in (base, base[::-1], base.reshape(300, 400).T, np.broadcast_to(base, (3, base.size)),
               np.lib.stride_tricks.sliding_window_view(base, 3)[::-2], base[::3]):  # fmt: skip
         before, older = x.copy(), base[:]
-        made = guard.WriteGuard(x)
+        result = guard.WriteGuard(x)
         older += 1.0
-        made.check("multiply")
-        np.testing.assert_array_equal(made.value, before)
-        assert made.value.nbytes == x.nbytes
-        del made
+        result.check("multiply")
+        np.testing.assert_array_equal(result.value, before)
+        assert result.value.nbytes == x.nbytes
+        del result
         assert base.flags.writeable

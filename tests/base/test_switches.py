@@ -46,9 +46,9 @@ def test_tune_names_itself(monkeypatch, text):
 
 
 def test_all_of_them_are_documented():
-    found = set()
+    switches = set()
     for folder in ("adarray", "backends", "native"):
         for path in (ROOT / folder).rglob("*.py"):
-            found.update(re.findall(r"ADARRAY_[A-Z_]+", path.read_text()))
+            switches.update(re.findall(r"ADARRAY_[A-Z_]+", path.read_text()))
     told = set(re.findall(r"^ +\* - ``(\w+)``", (ROOT / "docs/environment.rst").read_text(), re.M))
-    assert found - OTHERS == told
+    assert switches - OTHERS == told

@@ -49,8 +49,8 @@ def test_there_are_the_fifteen_operations_in_three_groups() -> None:
 def test_operations_have_gradients_of_their_operands(name: str) -> None:
     xs = studies.operands(studies.OPERATORS[name], 5, "float64")
     y, pullback = adarray.vjp(studies.OPERATORS[name].function, *xs)
-    found = pullback(np.ones(np.shape(y)))
-    assert [g.shape for g in found] == [x.shape for x in xs]
+    gradients = pullback(np.ones(np.shape(y)))
+    assert [g.shape for g in gradients] == [x.shape for x in xs]
     again = studies.operands(studies.OPERATORS[name], 5, "float64")
     assert all(np.array_equal(a, b) for a, b in zip(xs, again, strict=True))
 
@@ -70,12 +70,12 @@ def test_speed_ups_compare_with_the_serial_backend_at_the_same_size() -> None:
 
 
 def test_tables_hold_times_ratios_and_the_fastest_block() -> None:
-    found = {t.name: t for t in report.tables(ROWS)}
-    assert set(found) == {"largest", "threads", "network", "sizes"}
-    assert found["largest"].cells == [["add", "64", "8", "16", "2", "2", "4", "8"]]
-    assert [line[-1] for line in found["threads"].cells] == ["256", "32"]
-    assert found["threads"].cells[0][:4] == ["add", "forward", "2", "4"]
-    assert found["network"].cells == [["26506", "300", "100", "3"]]
+    tables = {t.name: t for t in report.tables(ROWS)}
+    assert set(tables) == {"largest", "threads", "network", "sizes"}
+    assert tables["largest"].cells == [["add", "64", "8", "16", "2", "2", "4", "8"]]
+    assert [line[-1] for line in tables["threads"].cells] == ["256", "32"]
+    assert tables["threads"].cells[0][:4] == ["add", "forward", "2", "4"]
+    assert tables["network"].cells == [["26506", "300", "100", "3"]]
     text = report.text(ROWS, {"GPU": "one"})
     assert "Measured on: GPU one." in text
     assert "| add " in text
@@ -102,13 +102,13 @@ def test_numpy_by_itself_has_a_column_of_forward_times() -> None:
         Measurement("sizes", "add", "numpy", None, 64, 4e-6, 0.0),
         Measurement("network", "network", "numpy", None, 26506, 6e-4, 0.0),
     ]
-    found = {t.name: t for t in report.tables([*ROWS, *alone])}
-    largest = dict(zip(found["largest"].head, found["largest"].cells[0], strict=True))
+    tables = {t.name: t for t in report.tables([*ROWS, *alone])}
+    largest = dict(zip(tables["largest"].head, tables["largest"].cells[0], strict=True))
     assert largest["numpy forward, us"] == "4"
     assert largest["serial / numpy, forward"] == "2"
-    assert not any("numpy" in h and "backward" in h for h in found["sizes"].head)
-    assert found["network"].cells == [["26506", "600", "300", "100", "0.5", "3"]]
-    assert "its loss alone" in found["network"].title
+    assert not any("numpy" in h and "backward" in h for h in tables["sizes"].head)
+    assert tables["network"].cells == [["26506", "600", "300", "100", "0.5", "3"]]
+    assert "its loss alone" in tables["network"].title
     row = measure.size_row("sizes", "add", "numpy", 4, None, measure.Data("float32"), 0.0)
     assert row.forward > 0
     assert row.backward == 0
@@ -232,43 +232,43 @@ class Bench:
         return Measurement("network", "network", backend, None, n, took, 0.0)
 
     def run(self, options: BenchOptions, working: list[str], seconds: float) -> sweep.Sweep:
-        made = sweep.Sweep(options, working, seconds, lambda rows, done: self.told.extend(done))
-        made.run()
-        return made
+        result = sweep.Sweep(options, working, seconds, lambda rows, done: self.told.extend(done))
+        result.run()
+        return result
 
 
 def test_blocks_are_swept_where_there_is_a_gpu(monkeypatch: Any) -> None:
     """Every block is measured once, in a `use` block of its own, beside the serial backend."""
-    made = Bench(monkeypatch, lambda *_: 1e-6)
+    result = Bench(monkeypatch, lambda *_: 1e-6)
     options = BenchOptions(
         studies=("threads",), operators=("add",), threads=(64, 512), sizes=(8, 16)
     )
-    rows = made.run(options, ["serial", "cuda"], 60.0).rows
+    rows = result.run(options, ["serial", "cuda"], 60.0).rows
     assert [(r.study, r.backend, r.threads, r.n) for r in rows] == [
         ("sizes", "serial", None, 16), ("threads", "cuda", 64, 16), ("threads", "cuda", 512, 16),
     ]  # fmt: skip
-    assert made.used[-2:] == [
+    assert result.used[-2:] == [
         {"name": "cuda", "threads_per_block": 64}, {"name": "cuda", "threads_per_block": 512}
     ]  # fmt: skip
-    assert made.told == ["threads"]
+    assert result.told == ["threads"]
 
 
 def test_small_matrices_come_first_and_long_operations_last(monkeypatch: Any) -> None:
-    made = Bench(monkeypatch, lambda name, *_: {"matmul": 3e-3}.get(name, 1e-3))
+    bench = Bench(monkeypatch, lambda name, *_: {"matmul": 3e-3}.get(name, 1e-3))
     options = BenchOptions(
         studies=("sizes", "network"), operators=("matmul", "add"), sizes=(64, 16), widths=(9, 3)
     )
-    found = made.run(options, ["serial", "cuda"], 60.0)
-    assert not found.left_out
-    assert [(r.n, r.backend, r.name) for r in found.rows if r.study == "sizes"] == [
+    rows = bench.run(options, ["serial", "cuda"], 60.0)
+    assert not rows.left_out
+    assert [(r.n, r.backend, r.name) for r in rows.rows if r.study == "sizes"] == [
         (16, "cuda", "matmul"), (16, "cuda", "add"),
         (16, "serial", "matmul"), (16, "serial", "add"),
         (64, "cuda", "add"), (64, "cuda", "matmul"),
         (64, "serial", "add"), (64, "serial", "matmul"),
     ]  # fmt: skip
     widths = [studies.parameters(n) for n in (3, 3, 9, 9)]
-    assert [r.n for r in found.rows if r.study == "network"] == widths
-    assert made.told == ["sizes", "network"]
+    assert [r.n for r in rows.rows if r.study == "network"] == widths
+    assert bench.told == ["sizes", "network"]
 
 
 def test_what_would_take_too_long_is_left_out(monkeypatch: Any, capsys: Any) -> None:
@@ -278,26 +278,26 @@ def test_what_would_take_too_long_is_left_out(monkeypatch: Any, capsys: Any) -> 
         power = 3 if name == "matmul" else 2
         return 1e-9 * n**power * {"cuda": 1e-3}.get(backend, 1.0)
 
-    made = Bench(monkeypatch, seconds)
+    bench = Bench(monkeypatch, seconds)
     options = BenchOptions(studies=("sizes",), operators=("matmul", "add"), sizes=(256, 1024, 4096))
-    found = made.run(options, ["serial", "cuda"], 30.0)
-    assert [str(t) for t in found.left_out] == ["serial: matmul on rows of 4096"]
-    assert len(found.rows) == 11
-    assert made.clock.now < 30
+    rows = bench.run(options, ["serial", "cuda"], 30.0)
+    assert [str(t) for t in rows.left_out] == ["serial: matmul on rows of 4096"]
+    assert len(rows.rows) == 11
+    assert bench.clock.now < 30
     assert "left out, since it would take too long: serial: matmul" in capsys.readouterr().err
-    assert min(made.allowed) > 0
+    assert min(bench.allowed) > 0
 
 
 def test_time_that_later_studies_leave_is_used(monkeypatch: Any) -> None:
     """Half of the time is for sizes at first; the network needs little of the rest."""
-    made = Bench(monkeypatch, lambda name, *_: 1e-6 if name == "network" else 1.0)
+    bench = Bench(monkeypatch, lambda name, *_: 1e-6 if name == "network" else 1.0)
     options = BenchOptions(
         studies=("sizes", "network"), operators=("add",), sizes=(64, 70), widths=(3,)
     )
-    found = made.run(options, ["serial"], 10.0)
-    assert [r.name for r in found.rows] == ["add", "network", "add"]
-    assert not found.left_out
-    assert made.told == ["sizes", "network", "sizes"]
+    rows = bench.run(options, ["serial"], 10.0)
+    assert [r.name for r in rows.rows] == ["add", "network", "add"]
+    assert not rows.left_out
+    assert bench.told == ["sizes", "network", "sizes"]
 
 
 def test_calls_are_repeated_as_time_allows(monkeypatch: Any) -> None:
@@ -354,24 +354,24 @@ def test_an_interrupted_run_writes_what_it_has(
 
 def test_tables_are_there_after_every_group(tmp_path: Path, monkeypatch: Any) -> None:
     """Even where the process is killed."""
-    kept: list[int] = []
+    references: list[int] = []
 
     def measured(study: str, name: str, backend: str, n: int, threads: Any, *_: Any) -> Measurement:
         path = tmp_path / "bench.json"
-        kept.append(len(report.read(path)[0]) if path.exists() else 0)
+        references.append(len(report.read(path)[0]) if path.exists() else 0)
         return Measurement(study, name, backend, threads, n, 1e-6, 1e-6)
 
     monkeypatch.setattr(sweep, "size_row", measured)
     options = BenchOptions(("numpy",), ("sizes",), ("add", "sum"), sizes=(4, 8), output=tmp_path)
     assert bench(options) == 0
-    assert kept == [0, 0, 2, 2]
+    assert references == [0, 0, 2, 2]
 
 
 def test_figures_are_drawn_again_from_a_file(tmp_path: Path, capsys: Any) -> None:
     list(report.write(ROWS, {"GPU": "one"}, tmp_path / "first"))
     again = tmp_path / "second"
-    kept = str(tmp_path / "first" / "bench.json")
-    assert main(["bench", "--redraw", kept, "--output", str(again)]) == 0
+    figures = str(tmp_path / "first" / "bench.json")
+    assert main(["bench", "--redraw", figures, "--output", str(again)]) == 0
     assert "Measured on: GPU one." in capsys.readouterr().out
     for path in (tmp_path / "first").iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes()
@@ -385,10 +385,10 @@ def test_the_order_of_measuring_does_not_change_tables() -> None:
 def test_tables_of_a_part_have_gaps() -> None:
     """As of a run that was cut."""
     rows = [*ROWS[:4], Measurement("threads", "sum", "cuda", 32, 64, 1e-6, 1e-6), *ROWS[4:6]]
-    found = {t.name: t for t in report.tables(rows)}
-    cells = {(line[0], line[1]): line[2:] for line in found["threads"].cells}
+    tables = {t.name: t for t in report.tables(rows)}
+    cells = {(line[0], line[1]): line[2:] for line in tables["threads"].cells}
     assert cells["sum", "forward"] == ["1 us", "-", "32"]
     assert cells["add", "forward"] == ["2", "4", "256"]
     only = [r for r in ROWS if r.backend == "cuda" or r.n != 64]
-    found = {t.name: t for t in report.tables(only)}
-    assert found["largest"].cells == [["add", "64", "-", "-", "2", "2", "-", "-"]]
+    tables = {t.name: t for t in report.tables(only)}
+    assert tables["largest"].cells == [["add", "64", "-", "-", "2", "2", "-", "-"]]

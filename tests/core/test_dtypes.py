@@ -61,7 +61,7 @@ def test_half_precision_through_the_ufunc_methods():
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">c16", "<f8"])
 def test_byte_orders_normalise(dtype, backend):
     x = X.astype(dtype)
-    kept = x.copy()
+    copy = x.copy()
     native = x.dtype.newbyteorder("=")
 
     def f(x):
@@ -75,7 +75,7 @@ def test_byte_orders_normalise(dtype, backend):
     assert grad.dtype.isnative
     np.testing.assert_array_equal(value, expected_value)
     np.testing.assert_array_equal(grad, expected)
-    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(x, copy)
     assert adarray.array(x).dtype == native
     tangent = adarray.jvp(f, (x,), (x,))[1]
     assert tangent.dtype.isnative

@@ -72,19 +72,19 @@ def test_what_was_kept_is_plain(transform: str) -> None:
 
 
 def test_a_view_that_was_kept() -> None:
-    kept = []
+    references = []
 
     def f(x: Any) -> Any:
         y = x * 2
-        kept.extend([y[:2], y])
+        references.extend([y[:2], y])
         y[0] = x[1]
         return y.sum()
 
     adarray.grad(f)(X)
-    np.testing.assert_array_equal(np.asarray(kept[0]), [2.0, 4.0])
-    np.testing.assert_array_equal(np.asarray(kept[1]), [2.0, 4.0, 6.0])
-    kept[1][1] = 7.0
-    np.testing.assert_array_equal(np.asarray(kept[0]), [2.0, 7.0])
+    np.testing.assert_array_equal(np.asarray(references[0]), [2.0, 4.0])
+    np.testing.assert_array_equal(np.asarray(references[1]), [2.0, 4.0, 6.0])
+    references[1][1] = 7.0
+    np.testing.assert_array_equal(np.asarray(references[0]), [2.0, 7.0])
 
 
 def test_in_another_transform_it_is_a_constant() -> None:
@@ -95,14 +95,14 @@ def test_in_another_transform_it_is_a_constant() -> None:
 
 def test_what_an_outer_transform_sees_stays_traced() -> None:
     def outer(x: Any) -> Any:
-        kept = []
+        references = []
 
         def inner(y: Any) -> Any:
-            kept.append(x * y)
+            references.append(x * y)
             return y * y
 
         adarray.grad(inner)(2.0)
-        return kept[0] if lost is None else lost(kept[0])
+        return references[0] if lost is None else lost(references[0])
 
     lost: Any = None
     assert adarray.grad(outer)(3.0) == 2.0
@@ -116,15 +116,15 @@ def test_what_an_outer_transform_sees_stays_traced() -> None:
 
 def test_leaves_have_no_end() -> None:
     leaf = adarray.array([1.0, 2.0], requires_grad=True)
-    kept: list[Any] = []
+    references: list[Any] = []
 
     def f(x: Any) -> Any:
-        kept.append(x * leaf)
+        references.append(x * leaf)
         return np.sum(x * x)
 
     adarray.grad(f)(np.array([3.0, 4.0]))
     with pytest.raises(TraceError):
-        np.asarray(kept[0])
+        np.asarray(references[0])
     with pytest.raises(TraceError):
         float(np.sum(leaf))
 
@@ -203,8 +203,8 @@ def test_python_numbers_that_were_kept_are_those_of_python(transform: str) -> No
         np.testing.assert_array_equal(pullback(1.0)[0], 2 * X)
     else:
         getattr(adarray, transform)(loss)(X)
-    held = [log.last, *log.values, *log.named["loss"]["of"], *log.recent, *kept, seen]
-    assert {type(x) for x in held} == {float, int}
+    references = [log.last, *log.values, *log.named["loss"]["of"], *log.recent, *kept, seen]
+    assert {type(x) for x in references} == {float, int}
     assert json.dumps(kept[-1:]) == "[14.0]"
     assert statistics.mean(log.values[-3:-1]) == 10.5
 

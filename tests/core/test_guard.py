@@ -40,25 +40,25 @@ def _part_kept() -> np.ndarray:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[np.ndarray]]:
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[np.ndarray]]:
     """Return the arrays that guards are made for, in a list that grows."""
-    found = []
+    copies = []
     init = guard.WriteGuard.__init__
 
     def noted(self: guard.WriteGuard, value: np.ndarray) -> None:
-        found.append(value)
+        copies.append(value)
         init(self, value)
 
     monkeypatch.setattr(guard.WriteGuard, "__init__", noted)
-    yield found
+    yield copies
     known.clear()
 
 
-def _guards(f: Callable[[Any], Any], made: list[np.ndarray]) -> int:
+def _guards(f: Callable[[Any], Any], result: list[np.ndarray]) -> int:
     for _ in range(12):  # Python's own fast ways come after some calls
-        made.clear()
+        result.clear()
         adarray.grad(lambda s: np.sum(f(s)))(np.full(1, 1.5))
-    return len(made)
+    return len(result)
 
 
 TEMPORARY: dict[str, Callable[[Any], Any]] = {
@@ -95,21 +95,21 @@ KNOWN: dict[str, Callable[[Any], Any]] = {
 
 @counted
 @pytest.mark.parametrize("name", TEMPORARY)
-def test_what_nobody_else_knows_needs_no_guard(name: str, made: list[np.ndarray]) -> None:
-    assert _guards(TEMPORARY[name], made) == 0
+def test_what_nobody_else_knows_needs_no_guard(name: str, guarded: list[np.ndarray]) -> None:
+    assert _guards(TEMPORARY[name], guarded) == 0
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_others_know_is_guarded(name: str, made: list[np.ndarray]) -> None:
-    assert _guards(KNOWN[name], made) == (2 if name == "in place" else 1)
+def test_what_others_know_is_guarded(name: str, guarded: list[np.ndarray]) -> None:
+    assert _guards(KNOWN[name], guarded) == (2 if name == "in place" else 1)
 
 
-def test_under_a_tracing_debugger_no_temporary_is_mistaken(made: list[np.ndarray]) -> None:
+def test_under_a_tracing_debugger_no_temporary_is_mistaken(guarded: list[np.ndarray]) -> None:
     before = sys.gettrace()
     sys.settrace(lambda *_: None)
     try:
-        assert _guards(KNOWN["a view"], made) == 1
-        assert _guards(KNOWN["a view, left"], made) == 1
+        assert _guards(KNOWN["a view"], guarded) == 1
+        assert _guards(KNOWN["a view, left"], guarded) == 1
     finally:
         sys.settrace(before)
 

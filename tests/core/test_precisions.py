@@ -28,9 +28,11 @@ def gradients(op, operands, params, picked):
     """Return the result and the cotangents of the picked operands for a cotangent of ones."""
 
     def f(*xs):
-        given = dict(zip(picked, xs, strict=True))
-        made = apply(op, tuple(given.get(k, x) for k, x in enumerate(operands)), params)
-        return [r for r in (made if isinstance(made, tuple) else (made,)) if r.dtype.kind == "f"]
+        options = dict(zip(picked, xs, strict=True))
+        result = apply(op, tuple(options.get(k, x) for k, x in enumerate(operands)), params)
+        return [
+            r for r in (result if isinstance(result, tuple) else (result,)) if r.dtype.kind == "f"
+        ]
 
     values, pullback = adarray.vjp(f, *(operands[k] for k in picked))
     return values, pullback([np.ones_like(v) for v in values])
@@ -38,7 +40,7 @@ def gradients(op, operands, params, picked):
 
 def sampled(op):
     rng = np.random.default_rng(zlib.crc32(op.name.encode()))
-    found = []
+    results = []
     for case in cases(op, np.dtype(np.float64), rng):
         arrays = [k for k, x in enumerate(case.operands) if isinstance(x, np.ndarray)]
         picked = [
@@ -48,10 +50,10 @@ def sampled(op):
             and (op.variadic or (k < len(op.rules) and op.rules[k] is not None))
         ]
         if case.order and picked:
-            found.append((case, picked))
-        if len(found) == CASES:
+            results.append((case, picked))
+        if len(results) == CASES:
             break
-    return found
+    return results
 
 
 DIFFERENTIABLE = [n for n, op in CORE.items() if op.samples is not None and any(op.rules)]
@@ -66,7 +68,7 @@ def test_gradients_have_the_dtype_of_their_operand(name, dtype):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                values, found = gradients(op, operands, case.params, picked)
+                values, actual = gradients(op, operands, case.params, picked)
             except (TypeError, NotDifferentiableError):
                 with pytest.raises(TypeError):  # NumPy has no loop for it, as in linear algebra
                     call_numpy(op, operands, case.params)
@@ -75,7 +77,7 @@ def test_gradients_have_the_dtype_of_their_operand(name, dtype):
             plain = call_numpy(op, operands, case.params)
         for v, p in zip(values, plain, strict=True):
             assert v.dtype == p.dtype, (case.name, v.dtype)
-        for k, g, e in zip(picked, found, expected, strict=True):
+        for k, g, e in zip(picked, actual, expected, strict=True):
             assert g.dtype == operands[k].dtype, (case.name, g.dtype)
             close = np.isfinite(e) & np.isfinite(g.astype(float))
             scale = np.max(np.abs(e[close]), initial=0.02)
@@ -88,8 +90,8 @@ def call_numpy(op, operands, params):
     """Return NumPy's floating results for plain operands."""
     if op.variadic:
         fixed = op.arity - 1
-        made = op.evaluate(*operands[:fixed], list(operands[fixed:]), **params)
+        result = op.evaluate(*operands[:fixed], list(operands[fixed:]), **params)
     else:
-        made = op.evaluate(*operands, **params)
-    parts = made if isinstance(made, tuple) else (made,)
+        result = op.evaluate(*operands, **params)
+    parts = result if isinstance(result, tuple) else (result,)
     return [np.asarray(p) for p in parts if np.asarray(p).dtype.kind == "f"]

@@ -85,18 +85,18 @@ def compare(got, expected, what):
 
 def traced_outcome(ufunc, operands, traced):
     """Return what `ufunc` gives when the operands numbered `traced` are traced."""
-    found = []
+    results = []
 
     def f(*xs):
         it = iter(xs)
         args = tuple(next(it) if k in traced else x for k, x in enumerate(operands))
-        found.append(outcome(lambda: ufunc(*args)))
+        results.append(outcome(lambda: ufunc(*args)))
         return sum(np.sum(np.real(x)) for x in xs)
 
     xs = [operands[k] for k in traced]
     g = adarray.grad(f, argnums=tuple(range(len(xs))))
     outcome(lambda: g(*xs))  # which raises if the call was refused
-    return found[0]
+    return results[0]
 
 
 def differentiable(ufunc):

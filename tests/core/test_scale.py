@@ -109,11 +109,11 @@ def test_threads_do_not_meet():
     results: dict[int, list[float]] = {}
 
     def work(k):
-        found = []
+        collected = []
         for _ in range(50):
             g = adarray.grad(adarray.grad(lambda x: x ** (k + 2)))
-            found.append(g(1.0))
-        results[k] = found
+            collected.append(g(1.0))
+        results[k] = collected
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:

@@ -256,22 +256,22 @@ for _name in ("percentile", "quantile", "nanpercentile", "nanquantile"):
 
 
 def _copied(copyto: Any, x: Any, **kwargs: Any) -> Any:
-    made = np.zeros_like(x)
-    copyto(made, x, **kwargs)
-    return made
+    array = np.zeros_like(x)
+    copyto(array, x, **kwargs)
+    return array
 
 
 def _filled(fill_diagonal: Any, x: Any, **kwargs: Any) -> Any:
-    made = x * 1.0
-    fill_diagonal(made, 7.0, **kwargs)
-    return made
+    result = x * 1.0
+    fill_diagonal(result, 7.0, **kwargs)
+    return result
 
 
 def _put(put: Any, x: Any, **kwargs: Any) -> Any:
-    made = np.zeros_like(x)
+    array = np.zeros_like(x)
     with contextlib.suppress(IndexError):  # without a mode
-        put(made, [1, 6], x[:2], **kwargs)
-    return made
+        put(array, [1, 6], x[:2], **kwargs)
+    return array
 
 
 def parameters() -> Iterator[Any]:
@@ -411,8 +411,8 @@ def _compare(call: Callable[..., Any], changed: Any, x: Any, expected: Any) -> N
 
 def _out(call: Callable[..., Any], function: Any, x: Any, base: Any) -> None:
     """``out=``: an ADArray receives the result and is returned; plain arrays are refused."""
-    made = np.asarray(base)
-    target = ADArray(np.zeros_like(made))
+    array = np.asarray(base)
+    target = ADArray(np.zeros_like(array))
 
     def run(value: Any) -> Any:
         result = call(with_argument(function, "out", target), value.copy())
@@ -423,8 +423,8 @@ def _out(call: Callable[..., Any], function: Any, x: Any, base: Any) -> None:
         vjp(run, x, intercept=False)
     except ADArrayError:
         return
-    assert same(target, made)
-    plain = np.zeros_like(made)
+    assert same(target, array)
+    plain = np.zeros_like(array)
     with pytest.raises(ADArrayError):
         vjp(lambda v: call(with_argument(function, "out", plain), v.copy()), x, intercept=False)
     assert not plain.any()

@@ -39,9 +39,9 @@ ROWS = stored()
 def test_names_are_classified_and_the_table_is_true(module: str) -> None:
     """A version without a table is classified too; only the comparison is left out."""
     different = []
-    found = [classify(m, n) for m, n in names() if m == module]
-    assert found
-    for row in found:
+    rows = [classify(m, n) for m, n in names() if m == module]
+    assert rows
+    for row in rows:
         assert row.status in STATUSES
         assert row.note or row.status != "refused"
         if ROWS and row._asdict() != ROWS.get(row.name):
@@ -49,7 +49,7 @@ def test_names_are_classified_and_the_table_is_true(module: str) -> None:
     assert not different
     prefix = f"scipy.{module}."
     mine = {n for n in ROWS if n.startswith(prefix) and not (module == "sparse" and "linalg." in n)}
-    assert not ROWS or mine == {row.name for row in found}
+    assert not ROWS or mine == {row.name for row in rows}
 
 
 @pytest.mark.slow  # after the one above, which imports the modules

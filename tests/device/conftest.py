@@ -43,5 +43,5 @@ def on_gpu() -> None:
 @pytest.fixture
 def library(device_backend: str) -> Library:
     """Return the library of the first device."""
-    made: Any = adarray.use(device_backend)._engine
-    return made.library  # type: ignore[no-any-return]
+    result: Any = adarray.use(device_backend)._engine
+    return result.library  # type: ignore[no-any-return]

@@ -42,18 +42,18 @@ def arrays(dtype: Any = np.float64) -> list[np.ndarray]:
 def placed(gpu: FakeGpu, x: np.ndarray, offset: int = 0) -> FakeArray:
     """Return a copy that begins so many bytes behind a multiple of 256."""
     memory = gpu.alloc(x.nbytes + offset)
-    made = view_at(memory.ptr + offset, x.shape, x.dtype, x.strides, memory.owner)
-    made[...] = x
-    return made.view(FakeArray)
+    result = view_at(memory.ptr + offset, x.shape, x.dtype, x.strides, memory.owner)
+    result[...] = x
+    return result.view(FakeArray)
 
 
 def made(gpu: FakeGpu, values: list[np.ndarray], **options: Any) -> Any:
     return plans.CudaExecutable(plan(recorded(stepped, *values).program), gpu, **options)
 
 
-def check(run: Any, given: list[Any]) -> None:
-    expected = stepped(*map(np.asarray, given))
-    for got, want in zip(run(given), expected, strict=True):
+def check(run: Any, args: list[Any]) -> None:
+    expected = stepped(*map(np.asarray, args))
+    for got, want in zip(run(args), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
@@ -63,13 +63,13 @@ def test_both_ways(gpu: FakeGpu, lt: bool, dtype: Any) -> None:
     gpu.lt = lt
     values = arrays(dtype)
     run = made(gpu, values)
-    kept = []
+    references = []
     for _ in range(12):
-        given = [placed(gpu, RNG.normal(size=x.shape).astype(dtype)) for x in values]
-        kept.append(given)
-        check(run, given)
+        args = [placed(gpu, RNG.normal(size=x.shape).astype(dtype)) for x in values]
+        references.append(args)
+        check(run, args)
         names = gpu.driver.names()
-        if len(kept) < 3:  # launched, later ones are replayed
+        if len(references) < 3:  # launched, later ones are replayed
             assert ("product lt" in names) == lt
             assert ("product" in names) != lt
     assert "replay" in names
@@ -95,11 +95,11 @@ def test_a_result_in_the_memory_of_an_argument(gpu: FakeGpu, lt: bool, offset: i
     program = recorded(lambda w, x, g: w - 0.1 * (x.T @ g), *values).program
     run = plans.CudaExecutable(plan(program, donated=((0, 0),)), gpu)
     for _ in range(5):
-        given = [placed(gpu, x, offset) for x in values]
-        (found,) = run(given)
-        assert found is given[0]
+        args = [placed(gpu, x, offset) for x in values]
+        (actual,) = run(args)
+        assert actual is args[0]
         w, x, g = values
-        np.testing.assert_allclose(found, w - 0.1 * (x.T @ g), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual, w - 0.1 * (x.T @ g), rtol=1e-5, atol=1e-5)
 
 
 def test_a_product_that_python_computes_is_added(gpu: FakeGpu, monkeypatch: Any) -> None:
@@ -129,11 +129,11 @@ def test_layers(gpu: FakeGpu, lt: bool, offset: int, monkeypatch: Any) -> None:
     values = [RNG.normal(size=s).astype(np.float32) for s in ((40, 30), (30, 20), (20,), (20, 9))]
     values[1][:, 3] = np.nan
     run = plans.CudaExecutable(plan(recorded(layers, *values).program), gpu)
-    held = []
+    references = []
     for i in range(8):
-        given = [placed(gpu, x * (i + 1), offset * (k == i % 4)) for k, x in enumerate(values)]
-        (found,) = run(given)
-        held.append((given, found))
+        args = [placed(gpu, x * (i + 1), offset * (k == i % 4)) for k, x in enumerate(values)]
+        (actual,) = run(args)
+        references.append((args, actual))
         names = gpu.driver.names()
         fast = lt and offset == 0
         if i < 2:
@@ -141,16 +141,16 @@ def test_layers(gpu: FakeGpu, lt: bool, offset: int, monkeypatch: Any) -> None:
             assert names.count("row") == 2 * fast
             assert names.count("product") == 2 * (not fast)
             assert names.count("launch") == 2 * (not fast)
-    for given, found in held:
-        np.testing.assert_allclose(found, layers(*map(np.asarray, given)), rtol=1e-4, atol=1e-4)
+    for args, actual in references:
+        np.testing.assert_allclose(actual, layers(*map(np.asarray, args)), rtol=1e-4, atol=1e-4)
 
 
 def test_a_layer_that_python_computes(gpu: FakeGpu, monkeypatch: Any) -> None:
     monkeypatch.setattr(FakeGpu, "product", lambda *_: False)
     values = [RNG.normal(size=s).astype(np.float32) for s in ((40, 30), (30, 20), (20,), (20, 9))]
     run = plans.CudaExecutable(plan(recorded(layers, *values).program), gpu)
-    (found,) = run([placed(gpu, x) for x in values])
-    np.testing.assert_allclose(found, layers(*values), rtol=1e-4, atol=1e-4)
+    (actual,) = run([placed(gpu, x) for x in values])
+    np.testing.assert_allclose(actual, layers(*values), rtol=1e-4, atol=1e-4)
 
 
 def test_products_that_come_again_have_graphs_whatever_else_moves(gpu: FakeGpu) -> None:
@@ -161,13 +161,13 @@ def test_products_that_come_again_have_graphs_whatever_else_moves(gpu: FakeGpu) 
     run = plans.CudaExecutable(plan(recorded(step, *values).program), gpu)
     weights = [placed(gpu, RNG.normal(size=(30, 20))) for _ in range(3)]
     batches = [placed(gpu, RNG.normal(size=(40, 30))) for _ in range(2)]
-    held = []
+    references = []
     for i in range(60):
         b = placed(gpu, RNG.normal(size=20))  # never where one was before
-        held.append(b)
-        given = [weights[i % 3], batches[i % 2], b]
-        (found,) = run(given)
-        np.testing.assert_allclose(found, step(*given))
+        references.append(b)
+        args = [weights[i % 3], batches[i % 2], b]
+        (actual,) = run(args)
+        np.testing.assert_allclose(actual, step(*args))
         if i == 29:
             before = run.counts()
     counts = run.counts()
@@ -186,8 +186,8 @@ def test_the_graph_that_was_not_used_for_longest_goes(gpu: FakeGpu) -> None:
     x = placed(gpu, values[1])
     for phase in range(3):  # each works with four others
         for i in range(150):
-            given = [weights[4 * phase + i % 4], x]
-            np.testing.assert_allclose(run(given)[0], step(*given))
+            args = [weights[4 * phase + i % 4], x]
+            np.testing.assert_allclose(run(args)[0], step(*args))
             if i == 100:
                 before = run.counts()
         assert run.counts().recordings == before.recordings

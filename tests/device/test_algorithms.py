@@ -44,14 +44,14 @@ def forms() -> list[Any]:
     from adarray_backends.cuda.cublas import Matrix
 
     m, n, k = SHAPE
-    found = []
-    for dtype, given in (("float32", ""), ("float64", ""), ("float32", "float16")):
-        for turned in range(4):
-            a = Matrix(0, m, k, (1, m) if turned & 1 else (k, 1))
-            b = Matrix(0, k, n, (1, k) if turned & 2 else (n, 1))
-            numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), dtype, factors=given)
-            found += [lt.MatmulForm(numbers), lt.MatmulForm(numbers, -0.5, n)]
-    return found
+    forms_of = []
+    for dtype, value in (("float32", ""), ("float64", ""), ("float32", "float16")):
+        for transposed in range(4):
+            a = Matrix(0, m, k, (1, m) if transposed & 1 else (k, 1))
+            b = Matrix(0, k, n, (1, k) if transposed & 2 else (n, 1))
+            numbers = cublas.numbers(a, b, Matrix(0, m, n, (n, 1)), dtype, factors=value)
+            forms_of += [lt.MatmulForm(numbers), lt.MatmulForm(numbers, -0.5, n)]
+    return forms_of
 
 
 def test_every_proposal_is_right() -> None:
@@ -63,10 +63,10 @@ def test_every_proposal_is_right() -> None:
     workspace = cupy.cuda.alloc(lt.WORKSPACE)
     for form in forms():
         turned_b, turned_a = form.numbers[:2]
-        kind, made = form.numbers[12:14]
-        given = {0: np.float32, 1: np.float64, 2: np.float16}[kind]
-        result = np.float64 if made else np.float32
-        x, y = (cupy.asarray(rng.normal(size=s).astype(given)) for s in ((m, k), (k, n)))
+        kind, output = form.numbers[12:14]
+        options = {0: np.float32, 1: np.float64, 2: np.float16}[kind]
+        result = np.float64 if output else np.float32
+        x, y = (cupy.asarray(rng.normal(size=s).astype(options)) for s in ((m, k), (k, n)))
         w = cupy.asarray(rng.normal(size=(m, n)).astype(result))
         a = cupy.ascontiguousarray(x.T) if turned_a else x
         b = cupy.ascontiguousarray(y.T) if turned_b else y
@@ -90,17 +90,17 @@ def test_every_proposal_is_right() -> None:
 def test_a_choice_is_measured_once(folder: Path, monkeypatch: Any) -> None:
     from adarray_backends.cuda import algorithms
 
-    found = forms()
-    first = [algorithms.chosen(f) for f in found]
-    assert len(list(folder.glob("*.algorithm"))) == len(found)
-    assert all(p is not None for p, f in zip(first, found, strict=True) if f.added)
+    chosen = forms()
+    first = [algorithms.chosen(f) for f in chosen]
+    assert len(list(folder.glob("*.algorithm"))) == len(chosen)
+    assert all(p is not None for p, f in zip(first, chosen, strict=True) if f.added)
 
     def again(*_: Any) -> Any:
         raise AssertionError("measured a second time")
 
     monkeypatch.setattr(algorithms, "_choices", {})
     monkeypatch.setattr(algorithms, "_fastest", again)
-    for form, before in zip(found, first, strict=True):
+    for form, before in zip(chosen, first, strict=True):
         now = algorithms.chosen(form)
         assert (now is None) == (before is None)
         if now is not None and before is not None:
@@ -166,18 +166,18 @@ def test_steps_of_gradient_descent(precision: str, aligned: bool, monkeypatch: A
     values = [rng.normal(size=s).astype(np.float32) for s in ((m, n), (k, m), (k, n))]
     run = plans.executable(plan(recorded(step, *values).program), precision)
     expected = step(*(v.astype(np.float64) for v in values))
-    held = []
+    references = []
     for _ in range(6):
-        given = []
+        args = []
         for v in values:
             memory = cupy.empty(v.size + 1, np.float32)
             x = (memory[:-1] if aligned else memory[1:]).reshape(v.shape)
             x[...] = cupy.asarray(v)
-            given.append(x)
-        held.append((given, run.run(given)))
-    for _, (found,) in held:
+            args.append(x)
+        references.append((args, run.run(args)))
+    for _, (actual,) in references:
         tolerance = 2e-5 if precision == "float32" else 2e-2
-        np.testing.assert_allclose(found.get(), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(actual.get(), expected, rtol=0, atol=tolerance)
 
 
 def test_first_operands_are_turned_for_tensor_cores() -> None:
@@ -194,9 +194,9 @@ def test_first_operands_are_turned_for_tensor_cores() -> None:
     k, m, n = 1024, 1100, 1028
     x, g = (cupy.random.standard_normal(s, dtype=np.float32) for s in ((k, m), (k, n)))
     assert products._across(*map(products.stack_of, (x.T, g)), "float32", "tf32")
-    found = products.matmul(x.T, g, "tf32")
+    actual = products.matmul(x.T, g, "tf32")
     exact = x.T.astype(np.float64) @ g.astype(np.float64)
-    assert 1e-4 < float(cupy.linalg.norm(found - exact) / cupy.linalg.norm(exact)) < 6e-4
+    assert 1e-4 < float(cupy.linalg.norm(actual - exact) / cupy.linalg.norm(exact)) < 6e-4
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
@@ -212,19 +212,19 @@ def test_layers(precision: str, relu: bool) -> None:
     rng = np.random.default_rng(1)
     m, n, k = SHAPE
     values = [rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n), (n,), (n, 24))]
-    made = plan(recorded(layers, *values).program)
-    assert made.steps[0].row is not None  # type: ignore[union-attr]
-    run = plans.executable(made, precision)
+    new_plan = plan(recorded(layers, *values).program)
+    assert new_plan.steps[0].row is not None  # type: ignore[union-attr]
+    run = plans.executable(new_plan, precision)
     for i in range(5):
-        given = [cupy.asarray(x) for x in values]
-        given[0] *= i + 1
+        args = [cupy.asarray(x) for x in values]
+        args[0] *= i + 1
         if i == 3:  # what is not a number stays that
-            given[0][7] = np.nan
-        expected = layers(*(x.get().astype(np.float64) for x in given))
-        (found,) = run.run(given)
+            args[0][7] = np.nan
+        expected = layers(*(x.get().astype(np.float64) for x in args))
+        (actual,) = run.run(args)
         scale = np.nanmax(np.abs(expected))
         tolerance = {"float32": 2e-6, "tf32": 2e-3}[precision] * scale
-        np.testing.assert_allclose(found.get(), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(actual.get(), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])

@@ -36,14 +36,14 @@ def test_values_and_gradients(device_backend: str) -> None:
 
         slopes = looped(adarray.grad(loss), (X,), (0,))
         with adarray.use(device_backend):
-            made = adarray.array(X)
-            got = adarray.vmap(f)(made)
+            array = adarray.array(X)
+            got = adarray.vmap(f)(array)
             assert is_device(got._plain)
             assert_same(got.numpy(), want)
-            gradient = adarray.vmap(adarray.grad(loss))(made)
+            gradient = adarray.vmap(adarray.grad(loss))(array)
             assert is_device(gradient._plain)
             assert_same(gradient.numpy(), slopes)
-            total = adarray.grad(lambda a, g=loss: np.sum(adarray.vmap(g)(a)))(made)
+            total = adarray.grad(lambda a, g=loss: np.sum(adarray.vmap(g)(a)))(array)
             assert is_device(total._plain)
             assert_same(total.numpy(), slopes)
 
@@ -52,9 +52,9 @@ def test_jacobians_stay_on_the_device(device_backend: str) -> None:
     x = np.linspace(-1, 1, 40)
     want = adarray.jacobian(in_place)(x)
     with adarray.use(device_backend):
-        made = adarray.array(x)
+        array = adarray.array(x)
         for of in (adarray.jacfwd, adarray.jacrev):
-            got = of(in_place)(made)
+            got = of(in_place)(array)
             assert is_device(got._plain)
             assert_same(got.numpy(), want)
 
@@ -63,7 +63,7 @@ def test_under_jit(device_backend: str) -> None:
     want = looped(in_place, (X,), (0,))
     with adarray.use(device_backend):
         compiled = adarray.jit(adarray.vmap(in_place))
-        made = adarray.array(X)
+        array = adarray.array(X)
         for _ in range(3):
-            got = compiled(made)
+            got = compiled(array)
         assert_same(got.numpy(), want)

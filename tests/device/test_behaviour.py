@@ -47,18 +47,18 @@ def test_python_numbers_give_python_numbers(device_backend: str) -> None:
 def test_adarrays_stay_on_their_device(device_backend: str) -> None:
     x = np.linspace(-1, 1, 6)
     with adarray.use(device_backend):
-        made = adarray.array(x)
-        gradient = adarray.grad(loss)(made)
-    assert on_device(made)
+        array = adarray.array(x)
+        gradient = adarray.grad(loss)(array)
+    assert on_device(array)
     assert on_device(gradient)
-    later = np.exp(made) * x  # after the block ends
+    later = np.exp(array) * x  # after the block ends
     assert on_device(later)
     np.testing.assert_allclose(later.numpy(), np.exp(x) * x)
-    np.testing.assert_allclose(adarray.grad(loss)(made).numpy(), adarray.grad(loss)(x))
-    y, t = adarray.jvp(np.sin, (made,), (made,))
+    np.testing.assert_allclose(adarray.grad(loss)(array).numpy(), adarray.grad(loss)(x))
+    y, t = adarray.jvp(np.sin, (array,), (array,))
     assert on_device(y)
     assert on_device(t)
-    assert on_device(adarray.hessian(loss)(made))
+    assert on_device(adarray.hessian(loss)(array))
 
 
 def test_arrays_of_the_library_give_such_arrays(device_backend: str, library) -> None:
@@ -173,8 +173,8 @@ def test_the_last_of_several_writes_to_an_element_wins(device_backend: str, libr
 
     expected = adarray.value_and_grad(f)(value)
     with adarray.use(device_backend):
-        for given in (index, adarray.array(index)):
-            got = adarray.value_and_grad(lambda v, given=given: f(v, given))(value)
+        for argument in (index, adarray.array(index)):
+            got = adarray.value_and_grad(lambda v, index=argument: f(v, index))(value)
             np.testing.assert_array_equal(got[0], expected[0])
             np.testing.assert_array_equal(got[1], expected[1])
 
@@ -333,9 +333,9 @@ def test_branches_that_are_not_taken_have_no_effect(
     assert np.isfinite(expected).all()
     with adarray.use(device_backend):
         a = adarray.array(x)
-        found = adarray.grad(f)(a).numpy()
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+        gradient = adarray.grad(f)(a).numpy()
+    assert gradient.dtype == dtype
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
     with adarray.use(device_backend):  # what is no zero times infinity stays
         plain = adarray.grad(lambda v: np.sum(np.sqrt(v) * np.maximum(v, 0)))(a).numpy()
     assert (
@@ -393,10 +393,10 @@ def test_memory_that_is_short_is_freed_once(monkeypatch) -> None:
     standin.installed(monkeypatch)
     with adarray.use("standin"):
         a = adarray.array(np.ones(1000))
-        kept = np.exp(a)
+        saved = np.exp(a)
         released = standin.Allocator.released
         monkeypatch.setattr(standin.Allocator, "limit", 10_000)
-        monkeypatch.setattr(standin.Allocator, "kept", 5_000)
+        monkeypatch.setattr(standin.Allocator, "reserved", 5_000)
         b = a + a  # fits once what is kept is freed
         assert standin.Allocator.released == released + 1
         monkeypatch.setattr(standin.Allocator, "limit", 5_000)
@@ -404,7 +404,7 @@ def test_memory_that_is_short_is_freed_once(monkeypatch) -> None:
             a * b
         monkeypatch.setattr(standin.Allocator, "limit", None)
     assert isinstance(DeviceMemoryError("x"), MemoryError)
-    np.testing.assert_array_equal(kept.numpy(), np.exp(np.ones(1000)))
+    np.testing.assert_array_equal(saved.numpy(), np.exp(np.ones(1000)))
     np.testing.assert_array_equal(b.numpy(), 2 * np.ones(1000))
 
 

@@ -26,9 +26,9 @@ CASES = [
 
 def quotient(p: int, d: Any) -> int:
     """Divide as the kernels do."""
-    made = p if d["by"] == 1 else (p * int(d["times"]) >> 32) >> int(d["shift"])
-    assert made == p // int(d["by"])
-    return made
+    result = p if d["by"] == 1 else (p * int(d["times"]) >> 32) >> int(d["shift"])
+    assert result == p // int(d["by"])
+    return result
 
 
 def packed(x: Any, p: conv_work.Packing, per: int) -> Any:
@@ -173,11 +173,11 @@ def test_structures_have_the_sizes_of_c() -> None:
 
 @pytest.mark.parametrize("by", [1, 2, 3, 5, 7, 28, 196, 3136, 50176, (1 << 30) + 1])
 def test_division_by_products(by: int) -> None:
-    found = dict(zip(("by", "times", "shift"), conv_work._divisor(by), strict=True))
-    assert found["times"] < 1 << 32
+    divisor = dict(zip(("by", "times", "shift"), conv_work._divisor(by), strict=True))
+    assert divisor["times"] < 1 << 32
     top = (1 << 31) - 1
     for p in {0, 1, by - 1, by, by + 1, top // by * by - 1, top // by * by, top} - {-1}:
-        quotient(p, found)
+        quotient(p, divisor)
 
 
 def test_what_does_not_fit_is_left_to_others() -> None:

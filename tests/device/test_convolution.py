@@ -98,19 +98,19 @@ def test_values_and_transposes(case: Any, precision: str, cupy: Any) -> None:
     k = windows.geometry_of("conv2d", *case)
     x, w, g = (RNG.normal(size=s) for s in (case[0], case[1], conv_work.shape_of("conv2d", k)))
     dtype = np.float64 if precision == "float64" else np.float32
-    given = "float32" if precision == "float64" else precision
+    args = "float32" if precision == "float64" else precision
     for name, a, b, want in (
         ("conv2d", x, w, windows.forward(x, w, k)),
         ("conv2d_input", g, w, windows.to_input(g, w, k)),
         ("conv2d_weight", x, g, windows.to_weight(x, g, k)),
     ):
         a, b = (cupy.asarray(v.astype(dtype)) for v in (a, b))
-        got = conv.convolve(name, a, b, k, given).get()
+        got = conv.convolve(name, a, b, k, args).get()
         assert got.shape == want.shape
         error = np.linalg.norm(got - want) / np.linalg.norm(want)
         assert error < ERRORS[precision], name
         # Sums of parts are added in order: the same bits each time.
-        np.testing.assert_array_equal(got, conv.convolve(name, a, b, k, given).get())
+        np.testing.assert_array_equal(got, conv.convolve(name, a, b, k, args).get())
 
 
 @pytest.mark.gpu
@@ -126,9 +126,9 @@ def test_gradients_of_a_network(compiled: bool, precision: str, cupy: Any) -> No
     f = adarray.value_and_grad(loss, (0, 1, 2))
     with adarray.use("cuda", matmul_precision=precision):
         f = adarray.jit(f) if compiled else f
-        given = [adarray.array(a.astype(np.float32)) for a in args]
+        arrays = [adarray.array(a.astype(np.float32)) for a in args]
         for _ in range(3 if compiled else 1):
-            value, got = f(*given)
+            value, got = f(*arrays)
     tight = {"float32": 1e-4, "bf16": 1e-1}.get(precision, 3e-2)
     assert abs(float(value) - want) < tight * want
     for a, b in zip(got, grads, strict=True):
@@ -144,10 +144,10 @@ def test_sliding_windows_need_no_copy(cupy: Any) -> None:
 
     x, w = (RNG.normal(size=s).astype(np.float32) for s in ((8, 32, 128, 128), (32, 32, 5, 5)))
     with adarray.use("cuda"):
-        given = adarray.array(x), adarray.array(w)
+        operand = adarray.array(x), adarray.array(w)
         pool = cupy.get_default_memory_pool()
         before = pool.total_bytes()
-        made = f(*given)
+        result = f(*operand)
         assert pool.total_bytes() - before < 6 * x.nbytes  # a copy of windows has 25
     small = f(x[:1, :, :9, :9].astype(np.float64), w.astype(np.float64))
-    np.testing.assert_allclose(made.numpy()[:1, :, :5, :5], small, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result.numpy()[:1, :, :5, :5], small, rtol=1e-4, atol=1e-3)

@@ -84,8 +84,8 @@ def test_adarrays_on_a_device(device_backend: str, case: str, drawn: str) -> Non
         if drawn == "device":
             leaves, rebuild = flatten(noise)
             noise = rebuild([library.place(x).raw for x in leaves])
-        found = est.evaluate(noise, *moved)
-        for x, y in zip(flatten(found)[0], flatten(expected)[0], strict=True):
+        actual = est.evaluate(noise, *moved)
+        for x, y in zip(flatten(actual)[0], flatten(expected)[0], strict=True):
             assert isinstance(x, adarray.ADArray)
             np.testing.assert_allclose(x.numpy(), y, rtol=1e-9, atol=1e-12)
 
@@ -100,8 +100,8 @@ def test_copies_one_by_one_on_a_device(device_backend: str, mode: Any, encoding:
     with adarray.use(device_backend) as used:
         place = used._engine.library.place
         leaves, rebuild = flatten(args)
-        found = est.evaluate(seeds, *rebuild([adarray.ADArray(place(x)) for x in leaves]))
-        gradient = [x.numpy() for x in flatten(found.gradient)[0]]
+        actual = est.evaluate(seeds, *rebuild([adarray.ADArray(place(x)) for x in leaves]))
+        gradient = [x.numpy() for x in flatten(actual.gradient)[0]]
     for x, y in zip(gradient, flatten(expected.gradient)[0], strict=True):
         if device_backend == "standin":  # which has no generator of its own
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)

@@ -29,9 +29,9 @@ def embedded(table: Any, words: Any) -> Any:
 
 
 def scattered(table: Any, words: Any) -> Any:
-    made = np.zeros(table.shape, table.dtype)
-    np.add.at(made, words, np.tanh(table[words]))
-    return table - 0.1 * made
+    array = np.zeros(table.shape, table.dtype)
+    np.add.at(array, words, np.tanh(table[words]))
+    return table - 0.1 * array
 
 
 def weighted(x: Any, _: Any) -> Any:
@@ -66,8 +66,8 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
-def leaves(made: Any) -> list[Any]:
-    return list(made) if isinstance(made, tuple) else [made]
+def leaves(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 @pytest.mark.slow
@@ -80,18 +80,18 @@ def test_no_array_of_full_size_is_transferred(device_backend: str, library: Any,
     expected = leaves(f(x, k))
     jf = adarray.jit(f)
     with adarray.use(device_backend):
-        given = adarray.array(x), adarray.array(k)
+        operand = adarray.array(x), adarray.array(k)
         moved = library.transfers
         for call in range(2):
             before = moved.bytes_to_device, moved.bytes_to_host
-            results = leaves(jf(*given))
+            results = leaves(jf(*operand))
             sent = moved.bytes_to_device - before[0], moved.bytes_to_host - before[1]
             assert max(sent) < x.nbytes / 8, f"call {call}: {sent} bytes"
             for got, want in zip(results, expected, strict=True):
                 assert got.device == library.name
                 np.testing.assert_allclose(got.numpy(), want, rtol=2e-4, atol=2e-4)
         assert jf.cache_info().eager == 0
-        for got, want in zip(leaves(jf(*given)), expected, strict=True):
+        for got, want in zip(leaves(jf(*operand)), expected, strict=True):
             np.testing.assert_allclose(got.numpy(), want, rtol=2e-4, atol=2e-4)
 
 
@@ -105,14 +105,14 @@ def test_other_constants_are_sent_once(device_backend: str, library: Any) -> Non
     jf = adarray.jit(adarray.value_and_grad(f))
     value, gradient = adarray.value_and_grad(f)(x)
     with adarray.use(device_backend):
-        given = adarray.array(x)
+        operand = adarray.array(x)
         before = library.transfers.bytes_to_device
-        got = jf(given)
+        got = jf(operand)
         assert library.transfers.bytes_to_device - before < 1.5 * x.nbytes
         for _ in range(3):
             np.testing.assert_allclose(float(got[0]), value, rtol=1e-4)
             np.testing.assert_allclose(got[1].numpy(), gradient, rtol=1e-4, atol=1e-4)
-            got = jf(given)
+            got = jf(operand)
         assert jf.cache_info().eager == 0
 
 
@@ -128,9 +128,9 @@ def test_constants_that_are_written_between_two_uses(device_backend: str) -> Non
     x = RNG.normal(size=(ROWS, COLUMNS)).astype(np.float32)
     jf = adarray.jit(f)
     with adarray.use(device_backend):
-        given = adarray.array(x)
+        operand = adarray.array(x)
         for _ in range(4):
-            for got, want in zip(jf(given), f(x), strict=True):
+            for got, want in zip(jf(operand), f(x), strict=True):
                 np.testing.assert_array_equal(got.numpy(), want)
         assert jf.cache_info().eager == 0
 
@@ -149,17 +149,17 @@ def test_contents_are_compared_where_they_are(device_backend: str, library: Any)
     with adarray.use(device_backend):
         holder = Holder(adarray.array(x))
         jf = adarray.jit(lambda y: np.sum(y * holder.weights, axis=0))
-        given = adarray.array(np.ones_like(x))
+        operand = adarray.array(np.ones_like(x))
         for _ in range(3):
-            got = jf(given)
+            got = jf(operand)
             np.testing.assert_allclose(got.numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
         before = library.transfers.bytes_to_host
-        got = jf(given)
+        got = jf(operand)
         assert library.transfers.bytes_to_host - before < 64  # whether all of it is the same
         np.testing.assert_allclose(got.numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
         holder.weights[3, 4] = 50.0
         x[3, 4] = 50.0
-        np.testing.assert_allclose(jf(given).numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(jf(operand).numpy(), x.sum(0), rtol=1e-4, atol=1e-4)
 
 
 FORMS: dict[str, Callable[[Any], Any]] = {
@@ -180,10 +180,10 @@ def test_contents_show_what_was_written(device_backend: str, library: Any, name:
         before = Content(look)
         assert before.same(look)
         for change in (np.nextafter(base[-3, 6], np.inf), -base[-3, 6]):
-            kept = base[-3, 6]
+            element = base[-3, 6]
             x[-3, 6] = change
             assert not before.same(look)
-            x[-3, 6] = kept
+            x[-3, 6] = element
             assert before.same(look)
         assert not before.same(FORMS[name](x[2:]))
 
@@ -203,9 +203,9 @@ def test_derivatives_make_zeros_where_the_values_are(name: str, monkeypatch: Any
 
     expected = derivative(x)
     with adarray.use("standin"):
-        given = adarray.array(x)
-        moved = given._plain.library.transfers
+        operand = adarray.array(x)
+        moved = operand._plain.library.transfers
         for f in (derivative, adarray.jit(derivative)):
             before = moved.bytes_to_device
-            np.testing.assert_allclose(f(given).numpy(), expected)
+            np.testing.assert_allclose(f(operand).numpy(), expected)
             assert moved.bytes_to_device - before < x.nbytes / 8

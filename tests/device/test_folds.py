@@ -27,9 +27,9 @@ def test_sums_and_extrema(device_backend, shape, axis, keepdims, dtype):
     x.flat[::977] *= 50
     near = 1e-5 if dtype == np.float32 else 1e-12
     with adarray.use(device_backend):
-        given = adarray.array(x)
+        operand = adarray.array(x)
         for f in (np.sum, np.mean, np.max, np.min):
-            got = f(given, axis=axis, keepdims=keepdims)
+            got = f(operand, axis=axis, keepdims=keepdims)
             want = f(x.astype(np.float64), axis=axis, keepdims=keepdims)
             assert got.shape == want.shape
             np.testing.assert_allclose(got.numpy(), want, rtol=near, atol=near * 300)

@@ -43,9 +43,9 @@ class Blas:
         self.rooms: dict[int, int] = {}
         self.cast: Callable[[Any], int] = int
 
-    def cublasCreate_v2(self, made: Any) -> int:  # noqa: N802  (cuBLAS's name)
+    def cublasCreate_v2(self, result: Any) -> int:  # noqa: N802  (cuBLAS's name)
         self.made += 1
-        made[0] = types.SimpleNamespace(number=self.made)
+        result[0] = types.SimpleNamespace(number=self.made)
         return 0
 
     def cublasSetStream_v2(self, handle: Any, stream: int) -> int:  # noqa: N802
@@ -87,10 +87,10 @@ class Standin:
     def on(self, stream: int) -> Any:
         """Return the handle of a stream, after a look at whether it is right."""
         self.stream = stream
-        found = self.module.handle()
-        assert self.blas.streams[found.handle.number] == stream
-        assert self.blas.rooms[found.handle.number] == found.memory.ptr
-        return found
+        handle = self.module.handle()
+        assert self.blas.streams[handle.handle.number] == stream
+        assert self.blas.rooms[handle.handle.number] == handle.memory.ptr
+        return handle
 
 
 @pytest.fixture
@@ -142,14 +142,14 @@ def test_a_thread_owns_the_handle_that_it_uses(standin: Standin) -> None:
 
 def test_captured_graphs_keep_memory(standin: Standin) -> None:
     standin.capturing = True
-    found = standin.on(7)
-    places = {found.memory.ptr, found.room(100), found.room(1000)}
+    handle = standin.on(7)
+    places = {handle.memory.ptr, handle.room(100), handle.room(1000)}
     standin.capturing = False
-    del found
+    del handle
     for i in range(100):
         standin.on(1000 + i)
-    (kept,) = standin.module._captured
-    assert {kept.memory.ptr, *(x.ptr for x in kept._captured_rooms)} == places
+    (saved,) = standin.module._captured
+    assert {saved.memory.ptr, *(x.ptr for x in saved._captured_rooms)} == places
 
 
 def test_the_default_stream_is_not_asked_whether_it_is_captured(standin: Standin) -> None:
@@ -200,9 +200,9 @@ def test_streams_of_a_gpu_share_handles(gpu: Any) -> None:
     import cupy
 
     pool = cupy.get_default_memory_pool()
-    kept = others(gpu.STREAMS)
+    streams = others(gpu.STREAMS)
     before = pool.used_bytes()
-    kept += others(2 * gpu.STREAMS)
+    streams += others(2 * gpu.STREAMS)
     assert len(gpu._handles) <= gpu.STREAMS
     assert pool.used_bytes() - before < 4 * gpu.WORKSPACE
 
@@ -239,15 +239,15 @@ def test_a_captured_product_replays_after_other_streams(gpu: Any) -> None:
         x @ y  # chooses the algorithm
         stream.synchronize()
         stream.begin_capture()
-        made = x @ y
+        result = x @ y
         graph = stream.end_capture()
         graph.launch(stream)
         stream.synchronize()
-        expected = made.numpy().copy()
-    kept = others(2 * gpu.STREAMS)
+        expected = result.numpy().copy()
+    streams = others(2 * gpu.STREAMS)
     with stream:
         for _ in range(3):
             graph.launch(stream)
             stream.synchronize()
-            np.testing.assert_array_equal(made.numpy(), expected)
-    assert len(kept) == 2 * gpu.STREAMS
+            np.testing.assert_array_equal(result.numpy(), expected)
+    assert len(streams) == 2 * gpu.STREAMS

@@ -23,13 +23,13 @@ def on_device(device_backend: str) -> Any:
 def test_a_held_copy_follows_the_array(device_backend: str) -> None:
     """It kept what the array held when it was asked for."""
     b = on_device(device_backend)
-    held, part = np.asarray(b), np.asarray(b[2:4])
+    captured, part = np.asarray(b), np.asarray(b[2:4])
     with adarray.use(device_backend):
         b[...] = b * 2.0
         b[::-1][0] = 7.0
         b += 1.0
         np.multiply(b, 2.0, out=b)
-    np.testing.assert_array_equal(held, [2.0, 6.0, 10.0, 14.0, 18.0, 16.0])
+    np.testing.assert_array_equal(captured, [2.0, 6.0, 10.0, 14.0, 18.0, 16.0])
     np.testing.assert_array_equal(part, [10.0, 14.0])
 
 
@@ -41,13 +41,13 @@ def test_what_is_written_into_a_copy_is_seen(device_backend: str, view: Any) -> 
     before = b * 1.0
     product = b * b
     view(expected)[...] = 4.0
-    held = np.asarray(view(b))
-    held[...] = 4.0
+    copy = np.asarray(view(b))
+    copy[...] = 4.0
     np.testing.assert_array_equal((b * 1.0).numpy(), expected)
     np.testing.assert_array_equal(view(b).numpy(), view(expected))
-    held[0] += 1.0
+    copy[0] += 1.0
     view(expected)[0] += 1.0
-    del held
+    del copy
     np.testing.assert_array_equal(b.numpy(), expected)
     np.testing.assert_array_equal(before.numpy(), np.arange(6.0))
     np.testing.assert_array_equal(product.numpy(), np.arange(6.0) ** 2)
@@ -64,8 +64,8 @@ def test_rules_keep_what_they_read(device_backend: str) -> None:
     def f(x: Any) -> Any:
         b = np.zeros_like(x) + 2.0
         y = x * b
-        held = np.asarray(b)
-        held[:] = 7.0
+        copy = np.asarray(b)
+        copy[:] = 7.0
         return np.sum(y + x * b)
 
     with adarray.use(device_backend):
@@ -75,11 +75,11 @@ def test_rules_keep_what_they_read(device_backend: str) -> None:
 def test_traced_values_wait_until_the_copy_is_given_back(device_backend: str) -> None:
     def filled(x: Any) -> Any:
         b = np.zeros_like(x)
-        held = ELSEWHERE["asarray"](b)
+        copy = ELSEWHERE["asarray"](b)
         with pytest.raises(adarray.TraceError, match="in-place update of the memory of a plain"):
             b[0] = x[1]
-        assert not held.any()
-        del held
+        assert not copy.any()
+        del copy
         b[0] = x[1]
         return np.sum(b)
 
@@ -99,11 +99,11 @@ def test_buffers_that_another_module_holds(device_backend: str, way: str) -> Non
         v = b[1:]
         y = x * b[-1]
         b *= 0.75
-        held = ELSEWHERE["asarray"](b)
+        copy = ELSEWHERE["asarray"](b)
         v[...] = v * 0.5 - 0.25
         y = np.tanh(y) * b
-        held[0] = 0.5
-        return np.sum(y * b) + np.sum(held) * x[0]
+        copy[0] = 0.5
+        return np.sum(y * b) + np.sum(copy) * x[0]
 
     value, gradient = adarray.value_and_grad(f)(X)
     with adarray.use(device_backend):
@@ -115,8 +115,8 @@ def test_buffers_that_another_module_holds(device_backend: str, way: str) -> Non
             if way == "jit(grad)":
                 transformed = adarray.jit(transformed)
             for _ in range(3):
-                got, found = transformed(X)
-                np.testing.assert_allclose(found, gradient)
+                got, actual = transformed(X)
+                np.testing.assert_allclose(actual, gradient)
     np.testing.assert_allclose(got, value)
     np.testing.assert_allclose(value, f(X))
 
@@ -159,9 +159,9 @@ def test_indices_that_put_refuses_or_repeats(library: Library) -> None:
 def test_what_numpy_looks_at_for_the_device_is_read_only(library: Library) -> None:
     """It is a copy, and what would be written into it would be lost."""
     x = library.place(np.arange(6.0))
-    made = library.on_host(np.reshape, (x, (2, 3)), {})
+    result = library.on_host(np.reshape, (x, (2, 3)), {})
     with pytest.raises(ValueError, match="read-only"):
-        made[0] = 1.0
+        result[0] = 1.0
     library.on_host(np.multiply, (x, x), {})[0] = 1.0
     with pytest.raises(ValueError, match="read-only"):
         library.on_host(lambda a: a.fill(1.0), (x,), {})

@@ -74,12 +74,12 @@ def test_torch_in_and_out_without_copies() -> None:
     a = on_gpu(np.arange(4.0, dtype=np.float32))
     shared = torch.from_dlpack(a)
     assert shared.data_ptr() == a._plain.raw.data.ptr
-    given = torch.arange(6.0, device="cuda").reshape(2, 3)
-    back = adarray.array(given)
+    args = torch.arange(6.0, device="cuda").reshape(2, 3)
+    back = adarray.array(args)
     assert back.device == "cuda:0"
-    np.testing.assert_array_equal(back.numpy(), given.cpu().numpy())
+    np.testing.assert_array_equal(back.numpy(), args.cpu().numpy())
     g = adarray.grad(lambda x: np.sum(x**2))(back)
-    np.testing.assert_array_equal(g.numpy(), 2 * given.cpu().numpy())
+    np.testing.assert_array_equal(g.numpy(), 2 * args.cpu().numpy())
 
 
 @pytest.mark.gpu
@@ -91,10 +91,10 @@ def test_jax_in_and_out_without_copies(monkeypatch: Any) -> None:
         pytest.skip("JAX sees no GPU")
     shared = jax.dlpack.from_dlpack(a)
     assert shared.unsafe_buffer_pointer() == a._plain.raw.data.ptr
-    given = jax.numpy.arange(6.0).reshape(2, 3)
-    back = adarray.array(given)
+    args = jax.numpy.arange(6.0).reshape(2, 3)
+    back = adarray.array(args)
     assert back.device == "cuda:0"
-    np.testing.assert_array_equal(back.numpy(), np.asarray(given))
+    np.testing.assert_array_equal(back.numpy(), np.asarray(args))
 
 
 @pytest.mark.gpu

@@ -128,8 +128,8 @@ def test_layouts_of_arguments(device_backend: str) -> None:
         there = adarray.array(big)
         for view in views:
             expected = adarray.value_and_grad(lambda x: np.sum(np.sin(x) * x))(view(big).copy())
-            for given in (view(there), view(big)):
-                value, gradient = settled(jf, given)
+            for argument in (view(there), view(big)):
+                value, gradient = settled(jf, argument)
                 np.testing.assert_allclose(plain(value), expected[0], rtol=1e-12)
                 np.testing.assert_allclose(plain(gradient), expected[1], rtol=1e-12)
 
@@ -165,8 +165,8 @@ def test_a_value_that_python_looks_at_comes_back(device_backend: str, library: A
 
     jf = adarray.jit(f)
     with adarray.use(device_backend):
-        for given in (Y + 1, Y - 1, Y + 1, Y - 1, Y + 1, Y - 1):
-            np.testing.assert_allclose(plain(jf(adarray.array(given))), f(given), rtol=1e-12)
+        for value in (Y + 1, Y - 1, Y + 1, Y - 1, Y + 1, Y - 1):
+            np.testing.assert_allclose(plain(jf(adarray.array(value))), f(value), rtol=1e-12)
         x = adarray.array(Y + 1)
         jf(x)
         recorded, before = jf.cache_info().traces, library.transfers.bytes_to_host
@@ -184,8 +184,8 @@ def test_shapes_that_depend_on_values(device_backend: str) -> None:
     jf = adarray.jit(f)
     with adarray.use(device_backend):
         for k in range(5):
-            given = Y * (1 + k % 2)
-            for g, e in zip(jf(adarray.array(given)), f(given), strict=True):
+            args = Y * (1 + k % 2)
+            for g, e in zip(jf(adarray.array(args)), f(args), strict=True):
                 np.testing.assert_allclose(plain(g), e, rtol=1e-12)
     assert not jf.cache_info().eager, [e.eager for e in jf.entries]
 
@@ -227,9 +227,9 @@ def test_an_index_out_of_range_in_arrays_of_the_library(
         with pytest.raises(IndexError, match="index -6 is out of bounds for axis 0 with size 5"):
             jg(given(), bad)
         x = given()
-        found = jf(x, bad)  # which catches the error
-        assert type(found) is library.kind or not both
-        np.testing.assert_array_equal(plain(found), [0.0])
+        actual = jf(x, bad)  # which catches the error
+        assert type(actual) is library.kind or not both
+        np.testing.assert_array_equal(plain(actual), [0.0])
         np.testing.assert_array_equal(plain(x), 2 * np.arange(5.0))
 
 
@@ -289,10 +289,10 @@ def test_derivatives_with_arguments_of_several_kinds(device_backend: str, librar
         kinds = (lambda x: x, adarray.array, library.to_device)
         for first in kinds:
             for second in kinds:
-                given = first(Y), second(Z)
+                args = first(Y), second(Z)
                 for _ in range(3):
-                    got = adarray.grad(jf)(*given)
-                assert type(got) is type(given[0])
+                    got = adarray.grad(jf)(*args)
+                assert type(got) is type(args[0])
                 np.testing.assert_allclose(plain(got), expected, rtol=1e-12)
 
 
@@ -370,12 +370,12 @@ def test_memory_that_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     jf = adarray.jit(lambda x: np.exp(x) + 1)
     with adarray.use("standin"):
         x = adarray.array(np.ones(1000))
-        kept = settled(jf, x)
+        usage = settled(jf, x)
         monkeypatch.setattr(standin.Allocator, "limit", 5_000)
         with pytest.raises(adarray.DeviceMemoryError, match="standin:0 is out of memory"):
             jf(x)
         monkeypatch.setattr(standin.Allocator, "limit", None)
-        np.testing.assert_array_equal(plain(jf(x)), plain(kept))
+        np.testing.assert_array_equal(plain(jf(x)), plain(usage))
 
 
 def test_memory_limit(device_backend: str) -> None:
@@ -434,8 +434,8 @@ def test_checks(device_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     jf = adarray.jit(adarray.value_and_grad(f))
     with adarray.use(device_backend):
-        for given in (Y, adarray.array(Y)):
-            value, _ = settled(jf, given)
+        for argument in (Y, adarray.array(Y)):
+            value, _ = settled(jf, argument)
             np.testing.assert_allclose(plain(value), f(Y), rtol=1e-12)
 
 

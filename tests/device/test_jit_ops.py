@@ -33,9 +33,9 @@ def plain(x: Any) -> Any:
 
 
 def compare(got: Any, expected: Any, title: str, dtype: str = "float64") -> None:
-    found, wanted = flatten(got)[0], flatten(expected)[0]
-    assert len(found) == len(wanted), title
-    for k, (g, e) in enumerate(zip(map(plain, found), map(plain, wanted), strict=True)):
+    actual, wanted = flatten(got)[0], flatten(expected)[0]
+    assert len(actual) == len(wanted), title
+    for k, (g, e) in enumerate(zip(map(plain, actual), map(plain, wanted), strict=True)):
         a, b = np.asarray(g), np.asarray(e)
         assert a.shape == b.shape, f"{title}, result {k}"
         assert a.dtype == b.dtype, f"{title}, result {k}"

@@ -36,16 +36,16 @@ def check(seed: int, backend: str, counts: Counter[str]) -> None:
     for name, eager in (("f", eager_values), ("loss", eager_gradients)):
         f = program.function(name)
         jitted = adarray.jit(f if name == "f" else adarray.value_and_grad(f, argnums=every))
-        for call, given in enumerate(SEEDS):
+        for call, value in enumerate(SEEDS):
             # In a long run the calls of a program are of one kind, so that it compiles once.
             there = bool(seed % 2) != bool(call % 2 and not LONG)
-            args = program.args(given)
+            args = program.args(value)
             expected = eager(f, args)
             with adarray.use(backend), warnings.catch_warnings():
                 warnings.simplefilter("ignore", JitWarning)
                 got = jitted(*(map(moved, args) if there else args))
             got = as_tuple(got) if name == "f" else (got[0], *got[1])
-            title = f"program {seed}, {name}, call {call} (seed {given})\n{program.source}"
+            title = f"program {seed}, {name}, call {call} (seed {value})\n{program.source}"
             compare(title, program, name, eager, args, (got, expected), there, counts)
         counts["functions"] += 1
         counts["compiled"] += not jitted.cache_info().eager
@@ -68,10 +68,10 @@ def test_jitted_programs_agree_with_numpy(group: int, device_backend: str) -> No
 def test_kernels_printed_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in with CUDA text that runs on the processor, in place of interpreted kernels."""
     standin.installed(monkeypatch)
-    made = iter(range(1000))
+    result = iter(range(1000))
 
     def runner(plan: Any) -> DevicePlanRunner:
-        folder = tmp_path / str(next(made))
+        folder = tmp_path / str(next(result))
         folder.mkdir()
         return DevicePlanRunner(plan, Compiled([plan], folder))
 
@@ -79,7 +79,7 @@ def test_kernels_printed_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     counts: Counter[str] = Counter()
     for seed in (3, 11):
         check(seed, "standin", counts)
-    assert next(made) >= 4
+    assert next(result) >= 4
     assert counts["compared"] > 20
 
 

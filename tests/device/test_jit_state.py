@@ -64,14 +64,14 @@ def test_captured_arrays_are_sent_once(device_backend: str, library: Any) -> Non
 def test_captured_arrays_that_are_negated_or_doubled_are_sent_again(
     n: int, device_backend: str
 ) -> None:
-    held = np.random.default_rng(n).normal(size=n)
-    f = adarray.jit(lambda x: x * np.sum(held))
+    array = np.random.default_rng(n).normal(size=n)
+    f = adarray.jit(lambda x: x * np.sum(array))
     with adarray.use(device_backend):
         for _ in range(3):
             f(1.0)
         for factor in (-1.0, 2.0, -0.5, 4.0):
-            held *= factor
-            np.testing.assert_allclose(float(f(1.0)), np.sum(held), rtol=1e-10)
+            array *= factor
+            np.testing.assert_allclose(float(f(1.0)), np.sum(array), rtol=1e-10)
 
 
 def test_captured_arrays_of_the_device_are_inputs(device_backend: str, library: Any) -> None:
@@ -141,16 +141,16 @@ def test_a_write_leaves_what_others_rely_on(device_backend: str) -> None:
 
 def test_a_write_leaves_what_a_pullback_has_captured(device_backend: str) -> None:
     with adarray.use(device_backend):
-        held = adarray.array(np.full(4, 2.0))
-        f = adarray.jit(lambda x: np.sum(np.sin(x) * held * held))
+        array = adarray.array(np.full(4, 2.0))
+        f = adarray.jit(lambda x: np.sum(np.sin(x) * array * array))
         step = adarray.jit(lambda y: np.add(y, 1.0, out=y))
         x = adarray.array(np.ones(4))
         for _ in range(5):
-            before = held.numpy()
+            before = array.numpy()
             _, pull = adarray.vjp(f, x)
-            step(held)
+            step(array)
             np.testing.assert_allclose(pull(1.0)[0].numpy(), np.cos(1.0) * before**2, rtol=1e-13)
-            np.testing.assert_array_equal(held.numpy(), before + 1.0)
+            np.testing.assert_array_equal(array.numpy(), before + 1.0)
 
 
 def test_arguments_that_share_memory(device_backend: str) -> None:
@@ -176,10 +176,10 @@ def test_donated_arguments(device_backend: str) -> None:
     with adarray.use(device_backend):
         w, expected = np.arange(4.0), np.arange(4.0)
         for _ in range(5):
-            given = w
+            args = w
             w = jf(w, np.ones(4))
             expected = expected - 0.5
-            assert w is given
+            assert w is args
             np.testing.assert_array_equal(w, expected)
         there = adarray.array(np.arange(4.0))
         for _ in range(4):
@@ -188,7 +188,7 @@ def test_donated_arguments(device_backend: str) -> None:
 
 
 def test_small_results_are_no_parts_of_each_other(device_backend: str) -> None:
-    made = adarray.jit(lambda x: (x * 2.0, x * 3.0, np.sum(x)))
+    transformed = adarray.jit(lambda x: (x * 2.0, x * 3.0, np.sum(x)))
 
     def step(a: Any, b: Any) -> None:
         a -= 0.5 * b
@@ -197,7 +197,7 @@ def test_small_results_are_no_parts_of_each_other(device_backend: str) -> None:
     jf = adarray.jit(step)
     with adarray.use(device_backend):
         x = adarray.array(np.arange(4.0))
-        a, b, _ = [made(x) for _ in range(5)][-1]
+        a, b, _ = [transformed(x) for _ in range(5)][-1]
         if device_backend == "cuda":  # where they lie in one piece of memory
             assert a._plain.raw.data.mem is b._plain.raw.data.mem
         assert not np.may_share_memory(a._plain, b._plain)

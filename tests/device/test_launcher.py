@@ -50,8 +50,8 @@ def test_one_kernel(gpu: FakeGpu) -> None:
     x = [moved(a) for a in r.arrays]
     ways = []
     for _ in range(40):
-        found = run(x)[0]
-        np.testing.assert_allclose(found, np.exp(r.arrays[0]) * 2 + 1)
+        actual = run(x)[0]
+        np.testing.assert_allclose(actual, np.exp(r.arrays[0]) * 2 + 1)
         ways.append("+".join(gpu.driver.names()))
     assert ways[:2] == ["launch", "launch"]
     assert all(w.endswith("replay") for w in ways[2:])
@@ -76,12 +76,12 @@ def replayed(r: Any, run: Any, inputs: list[Any], driver: Any) -> list[str]:
 
 def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
     r, run = made(gpu, lambda x, y: (np.exp(x) * y, np.sum(x * y)), [np.ones(300), np.ones(300)])
-    held = []
+    references = []
     for _ in range(40):
         inputs = [moved(RNG.normal(size=300)) for _ in range(2)]
-        held.append((run(inputs), interpret(r.program, [np.asarray(a) for a in inputs])))
-    for found, expected in held:  # no result was overwritten by a later run
-        for got, want in zip(found, expected, strict=True):
+        references.append((run(inputs), interpret(r.program, [np.asarray(a) for a in inputs])))
+    for actual, expected in references:  # no result was overwritten by a later run
+        for got, want in zip(actual, expected, strict=True):
             np.testing.assert_allclose(got, want)
     counts = run.counts()
     assert counts.replays == 38
@@ -93,10 +93,10 @@ def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
 def test_graphs_with_products_are_recorded_again(gpu: FakeGpu) -> None:
     r, run = made(gpu)
     inputs = [moved(a) for a in r.arrays]
-    kept = []
+    references = []
     for k in range(14):
         inputs[3] = moved(RNG.normal(size=SHAPES[3]))
-        kept.append(inputs[3])  # no address comes twice
+        references.append(inputs[3])  # no address comes twice
         if k < 2:
             run(inputs)
         else:
@@ -119,10 +119,10 @@ def test_an_input_of_products_that_moves_all_the_time_is_copied(gpu: FakeGpu, ga
 
     r, run = made(gpu, args=[*values()[:3], batch()])
     inputs = [moved(a) for a in r.arrays]
-    kept, copies = [], 0
+    references, copies = [], 0
     for k in range(60):
         inputs[3] = moved(batch())
-        kept.append(inputs[3])
+        references.append(inputs[3])
         if k < 2:
             run(inputs)
             continue
@@ -139,17 +139,17 @@ def test_addresses_that_come_again_have_graphs_of_their_own(gpu: FakeGpu) -> Non
     r, run = made(gpu)
     sets = [[moved(a) for a in r.arrays] for _ in range(3)]
     expected = interpret(r.program, r.arrays)
-    found: Any = None
+    actual: Any = None
     for k in range(60):
-        found = run(sets[k % 3])
-        for got, want in zip(found, expected, strict=True):
+        actual = run(sets[k % 3])
+        for got, want in zip(actual, expected, strict=True):
             np.testing.assert_allclose(got, want)
     assert gpu.driver.names()[-1] == "replay"
     counts = run.counts()
     assert counts.captures <= instances.GRAPHS
     before = counts.recordings
     for k in range(30):
-        found = run(sets[k % 3])
+        actual = run(sets[k % 3])
     assert run.counts().replays == 88
     assert run.counts().captures + run.counts().recordings <= counts.captures + before + 5
 
@@ -256,12 +256,12 @@ def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
     with pytest.raises(BackendError, match="refused its data with code"):
         run([x, moved(np.array([1, 2, 9]))])
     check(r, run, r.arrays)
-    asked = []
-    _, other = made(gpu, gathered, args, rerun=lambda *given: asked.append(given) or ["again"])
+    requests = []
+    _, other = made(gpu, gathered, args, rerun=lambda *given: requests.append(given) or ["again"])
     assert other([x, moved(np.array([1, 2, 9]))]) == ["again"]
-    assert asked[0][1] == 0
-    assert asked[0][2] != 0
-    assert asked[0][3] is None
+    assert requests[0][1] == 0
+    assert requests[0][2] != 0
+    assert requests[0][3] is None
 
 
 def test_a_launch_that_fails_names_its_step(gpu: FakeGpu) -> None:
@@ -323,9 +323,9 @@ def test_donated_inputs_come_back(gpu: FakeGpu) -> None:
     run = plans.CudaExecutable(plan(r.program, donated=((0, 0),)), gpu)
     assert [b.donor for b in run.plan.buffers if b.kind == "output"] == [0]
     x, y = (moved(a) for a in r.arrays)
-    (found,) = run([x, y])
-    assert found is x
-    np.testing.assert_allclose(found, r.arrays[0] + r.arrays[1])
+    (actual,) = run([x, y])
+    assert actual is x
+    np.testing.assert_allclose(actual, r.arrays[0] + r.arrays[1])
 
 
 def test_products_of_other_kinds_are_made_by_python(gpu: FakeGpu) -> None:

@@ -50,11 +50,11 @@ class Shuffling(FakeGpu):
         return Memory(-(-base.ctypes.data // 256) * 256, owner)
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("recycled", [True, False])
 def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recycled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not kept:
+    if not recycled:
         monkeypatch.setattr(results, "SETS", 1 << 30)
 
     def step(*xs: Any) -> Any:
@@ -75,7 +75,7 @@ def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
     after = run.counts()
     assert after.replays == before.replays + 50
     assert after._replace(replays=0) == before._replace(replays=0)
-    assert (gpu.allocated == allocated) == kept
+    assert (gpu.allocated == allocated) == recycled
 
 
 def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_memory_goes_with_the_executable(gpu: FakeGpu) -> None:
     r, run = made(gpu)
     for _ in range(4):
         run([moved(a) for a in r.arrays])
-    kept = weakref.ref(run)
+    reference = weakref.ref(run)
     gc.disable()
     try:
         del run
-        assert kept() is None
+        assert reference() is None
     finally:
         gc.enable()
     assert gpu.driver.graphs == {}

@@ -28,9 +28,9 @@ def array(rng: np.random.Generator) -> np.ndarray:
 def looks(x: np.ndarray) -> list[bool]:
     """Return where NumPy looks at an array, and does not copy it."""
     shapes = [(-1,), (1, -1), (2, -1), (-1, 2)] if x.size % 2 == 0 else [(-1,), (1, -1)]
-    made = [x.ravel(order) for order in ("C", "F", "A", "K")]
-    made += [x.reshape(s, order=order) for s in shapes for order in ("C", "F", "A")]
-    return [np.shares_memory(x, y) for y in made]
+    views = [x.ravel(order) for order in ("C", "F", "A", "K")]
+    views += [x.reshape(s, order=order) for s in shapes for order in ("C", "F", "A")]
+    return [np.shares_memory(x, y) for y in views]
 
 
 def test_memory_in_one_piece_holds_an_array_of_the_same_kind() -> None:
@@ -39,10 +39,10 @@ def test_memory_in_one_piece_holds_an_array_of_the_same_kind() -> None:
         layout = layout_of(x.shape, x.strides, x.itemsize)
         assert layout is not None
         memory = np.zeros(layout.shape)
-        made = memory[layout.parts].transpose(layout.axes)
-        made[...] = x
-        assert looks(made) == looks(x), (x.shape, x.strides, made.strides)
-        assert [s < 0 for s in made.strides] == [s < 0 for s in x.strides]
+        result = memory[layout.parts].transpose(layout.axes)
+        result[...] = x
+        assert looks(result) == looks(x), (x.shape, x.strides, result.strides)
+        assert [s < 0 for s in result.strides] == [s < 0 for s in x.strides]
 
 
 def test_elements_that_share_memory_have_no_layout() -> None:
@@ -53,9 +53,9 @@ def test_elements_that_share_memory_have_no_layout() -> None:
 def test_what_is_sent_or_copied_lies_as_it_did(library: Library) -> None:
     for seed in seeds(100):
         x = array(np.random.default_rng(seed))
-        for made in (library.place(x), duplicate(library.place(x))):
-            np.testing.assert_array_equal(made.host(), x)
-            strides = made.raw.strides
+        for result in (library.place(x), duplicate(library.place(x))):
+            np.testing.assert_array_equal(result.host(), x)
+            strides = result.raw.strides
             first = -sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
             reach = sum((n - 1) * abs(s) for n, s in zip(x.shape, strides, strict=True))
             like = np.ndarray(x.shape, x.dtype, bytearray(reach + x.itemsize), first, strides)
@@ -69,11 +69,11 @@ def test_results_lie_as_those_of_numpy_do(library: Library) -> None:
         args = [x, y] if rng.random() < 0.5 and x.shape == y.shape else [x, x[:1] * 2.0]
         args = [x, 2.0] if rng.random() < 0.3 else args
         expected = np.multiply(*args)
-        made = np.multiply(*[library.place(a) if isinstance(a, np.ndarray) else a for a in args])
-        np.testing.assert_array_equal(made.host(), expected)
+        result = np.multiply(*[library.place(a) if isinstance(a, np.ndarray) else a for a in args])
+        np.testing.assert_array_equal(result.host(), expected)
         long = [n > 1 for n in x.shape]
         strides = [
-            [s for s, n in zip(r.strides, long, strict=True) if n] for r in (made.raw, expected)
+            [s for s, n in zip(r.strides, long, strict=True) if n] for r in (result.raw, expected)
         ]
         assert strides[0] == strides[1], (seed, [np.shape(a) for a in args])
 
@@ -132,7 +132,7 @@ C_ORDER = ("repeat", "take", "pad", "argsort", "interp", "round")
 @pytest.mark.parametrize("name", CALLS)
 def test_results_of_functions_lie_as_those_of_numpy_do(library: Library, name: str) -> None:
     """They lay in C order, and what was written through ``reshape`` went elsewhere."""
-    turned = 0
+    transposed = 0
     for seed in seeds(40):
         rng = np.random.default_rng(seed)
         x = array(rng)
@@ -140,13 +140,13 @@ def test_results_of_functions_lie_as_those_of_numpy_do(library: Library, name: s
             continue
         y = duplicate(x) * 0.9
         expected = CALLS[name](x, y)
-        made = CALLS[name](library.place(x), library.place(y))
-        np.testing.assert_allclose(made.host(), expected, rtol=1e-6)
+        result = CALLS[name](library.place(x), library.place(y))
+        np.testing.assert_allclose(result.host(), expected, rtol=1e-6)
         long = [n > 1 for n in expected.shape]
         orders = [
             np.argsort([-abs(s) for s, n in zip(r.strides, long, strict=True) if n], kind="stable")
-            for r in (made.raw, expected)
+            for r in (result.raw, expected)
         ]
         np.testing.assert_array_equal(*orders, f"{seed}: {x.shape}, {x.strides}")
-        turned += not expected.flags.c_contiguous
-    assert turned or name in C_ORDER, "all lie in C order"
+        transposed += not expected.flags.c_contiguous
+    assert transposed or name in C_ORDER, "all lie in C order"

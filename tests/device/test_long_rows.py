@@ -52,12 +52,12 @@ def test_rows_of_every_length_and_alignment(dtype: Any, rows: int, n: int, by: i
         fetching += any(isinstance(k.schedule, SharedRows) for k in run.encoder.kernels.values())
         arrays = [np.asarray(a) for a in r.arrays]
         expected = interpret(r.program, arrays)
-        given = [placed(a, by) for a in arrays]
-        first = [x.get() for x in run(given)]
+        args = [placed(a, by) for a in arrays]
+        first = [x.get() for x in run(args)]
         for got, want in zip(first, expected, strict=True):
             close(got, want, 1e-4 if dtype is np.float32 else 1e-10)
         for _ in range(3):  # the same bits again, from graphs as well
-            for got, want in zip(run(given), first, strict=True):
+            for got, want in zip(run(args), first, strict=True):
                 np.testing.assert_array_equal(got.get(), want)
     assert fetching >= 2
 

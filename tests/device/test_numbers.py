@@ -32,10 +32,10 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_integers_of_several_kinds(library: Library, name: str) -> None:
     expected = CALLS[name](lambda x: x)
-    made: Any = CALLS[name](library.place)
-    made = made.host() if hasattr(made, "host") else made
-    np.testing.assert_array_equal(made, expected)
-    assert made.dtype == expected.dtype
+    result: Any = CALLS[name](library.place)
+    result = result.host() if hasattr(result, "host") else result
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
@@ -96,6 +96,6 @@ def test_compiled_casts_beyond_the_range_of_an_integer(
     with np.errstate(all="ignore"), adarray.use(library.name.partition(":")[0]):
         expected = x.astype(to)
         for _ in range(4):
-            found = jitted(library.place(x))
-            found = found.host() if hasattr(found, "host") else np.asarray(found)
-            np.testing.assert_array_equal(found, expected)
+            actual = jitted(library.place(x))
+            actual = actual.host() if hasattr(actual, "host") else np.asarray(actual)
+            np.testing.assert_array_equal(actual, expected)

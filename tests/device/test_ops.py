@@ -39,9 +39,9 @@ def test_large_operands(op: str, device_backend: str, dtype: type) -> None:
             for i, limits in enumerate(record.samples)
         ]
         _compare(lambda *a: record.evaluate(*a), record, xs, {}, device_backend)
-        turned = [x.T if x.shape == LARGE else x for x in xs]
+        transposed = [x.T if x.shape == LARGE else x for x in xs]
         if shape in (LARGE, ()):
-            _compare(lambda *a: record.evaluate(*a), record, turned, {}, device_backend)
+            _compare(lambda *a: record.evaluate(*a), record, transposed, {}, device_backend)
 
 
 @pytest.mark.slow
@@ -71,10 +71,10 @@ def _compare(f, record, xs, params, name: str) -> None:
 
     def both():
         def call(*traced):
-            given = list(xs)
+            args = list(xs)
             for i, x in zip(picked, traced, strict=True):
-                given[i] = x
-            return apply(record, tuple(given), params)
+                args[i] = x
+            return apply(record, tuple(args), params)
 
         y, pullback = adarray.vjp(call, *(xs[i] for i in picked))
         return y, pullback(np.cos(np.arange(np.size(y))).reshape(np.shape(y)).astype(y.dtype))
@@ -84,9 +84,9 @@ def _compare(f, record, xs, params, name: str) -> None:
     with np.errstate(all="ignore"):
         expected, gradients = both()
         with adarray.use(name):
-            got, found = both()
+            got, actual = both()
     limit = 2e-5 if xs[picked[0]].dtype == np.float32 else 1e-11
-    for g, e in zip((got, *found), (expected, *gradients), strict=True):
+    for g, e in zip((got, *actual), (expected, *gradients), strict=True):
         assert type(g) is type(e)
         assert g.dtype == e.dtype
         finite = np.isfinite(e)
@@ -120,10 +120,10 @@ def test_rules_stay_on_the_device(op: str, device_backend: str, library) -> None
                 continue
 
             def call(*traced, args=args, chosen=chosen, params=params):
-                given = list(args)
+                arguments = list(args)
                 for i, x in zip(chosen, traced, strict=True):
-                    given[i] = x
-                return apply(record, tuple(given), params)
+                    arguments[i] = x
+                return apply(record, tuple(arguments), params)
 
             try:
                 y, pullback = adarray.vjp(call, *(args[i] for i in chosen))
@@ -152,5 +152,5 @@ def _drawn(rng, limits, shape, dtype):
     if "bool" in limits:
         return rng.uniform(size=shape) < 0.5
     low, high = limits
-    made = rng.uniform(0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high, shape)
-    return np.asarray(made, dtype)
+    result = rng.uniform(0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high, shape)
+    return np.asarray(result, dtype)

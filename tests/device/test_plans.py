@@ -38,11 +38,11 @@ def moved(x: Any) -> Any:
         return cupy.asarray(x)
     low, high = np.lib.array_utils.byte_bounds(x)
     memory = cupy.zeros(high - low, cupy.uint8)
-    made = cupy.ndarray(
+    array = cupy.ndarray(
         x.shape, x.dtype, memory.data + (x.__array_interface__["data"][0] - low), x.strides
     )
-    made[...] = cupy.asarray(x)
-    return made
+    array[...] = cupy.asarray(x)
+    return array
 
 
 def compare(r: Any, times: int = 2, **options: Any) -> Any:
@@ -92,11 +92,11 @@ def test_a_held_result_is_not_overwritten() -> None:
     run = executable(plan(r.program))
     inputs = [moved(a) for a in r.arrays]
     first = run(inputs)
-    held = [x.get() for x in first]
+    references = [x.get() for x in first]
     inputs[0] *= 2
     for _ in range(3):
         run(inputs)
-    for got, want in zip(first, held, strict=True):
+    for got, want in zip(first, references, strict=True):
         np.testing.assert_array_equal(got.get(), want)
 
 
@@ -163,8 +163,8 @@ def test_rounded_products_are_in_the_graph(precision: str) -> None:
     odd = inputs.pop()[1:].reshape(shapes[0])
     odd[...] = inputs[0]
     want = f(*args)
-    for given in (inputs[0], odd, inputs[0], odd, inputs[0]):
-        (got,) = run([given, *inputs[1:]])
+    for value in (inputs[0], odd, inputs[0], odd, inputs[0]):
+        (got,) = run([value, *inputs[1:]])
         np.testing.assert_allclose(got.get(), want, atol=2e-2)
     assert run.counts().replays > 0
 
@@ -182,8 +182,8 @@ def test_convolutions_are_in_the_graph() -> None:
     run = executable(plan(r.program))
     assert len(run.segments) == 1
     for _ in range(4):
-        found = run([moved(a) for a in r.arrays])
-        for got, want in zip(found, interpret(r.program, r.arrays), strict=True):
+        actual = run([moved(a) for a in r.arrays])
+        for got, want in zip(actual, interpret(r.program, r.arrays), strict=True):
             np.testing.assert_allclose(got.get(), want, rtol=1e-4, atol=1e-4)
     assert run.counts().replays > 0
 
@@ -192,19 +192,19 @@ def test_streams_and_threads_at_once() -> None:
     import cupy
 
     r, run, expected = networks()
-    given = [[*map(np.asarray, r.arrays[:3]), RNG.normal(size=(64, 30))] for _ in range(6)]
-    want = [expected(x) for x in given]
+    args = [[*map(np.asarray, r.arrays[:3]), RNG.normal(size=(64, 30))] for _ in range(6)]
+    want = [expected(x) for x in args]
     wrong: list[Any] = []
 
     def work(i: int) -> None:
         own = cupy.cuda.Stream(non_blocking=True) if i % 2 else cupy.cuda.Stream.null
         with own:
-            arrays = [cupy.asarray(x) for x in given[i]]
+            arrays = [cupy.asarray(x) for x in args[i]]
             own.synchronize()
             for _ in range(30):
-                found = run(arrays)
+                actual = run(arrays)
             own.synchronize()
-            for a, b in zip(found, want[i], strict=True):
+            for a, b in zip(actual, want[i], strict=True):
                 if not np.allclose(a.get(), b):
                     wrong.append(i)
 
@@ -246,8 +246,8 @@ def test_memory_that_is_short() -> None:
             run([x])
     finally:
         pool.set_limit(size=before)
-    for made in (first, second, run([x])[0]):
-        np.testing.assert_array_equal(made.get(), 2)
+    for result in (first, second, run([x])[0]):
+        np.testing.assert_array_equal(result.get(), 2)
 
 
 def test_memory_of_results_that_somebody_looks_at_is_not_taken_again() -> None:

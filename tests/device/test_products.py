@@ -104,9 +104,9 @@ def placed(cupy: Any, x: Any, dtype: Any) -> Any:
     strides = tuple(s // x.itemsize * size for s in x.strides)
     reach = [(n - 1) * s for n, s in zip(x.shape, strides, strict=True)]
     low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + size
-    made = cupy.ndarray(x.shape, dtype, cupy.zeros(high - low, cupy.uint8).data - low, strides)
-    made[...] = cupy.asarray(np.ascontiguousarray(x), dtype)
-    return made
+    array = cupy.ndarray(x.shape, dtype, cupy.zeros(high - low, cupy.uint8).data - low, strides)
+    array[...] = cupy.asarray(np.ascontiguousarray(x), dtype)
+    return array
 
 
 @pytest.mark.gpu
@@ -158,9 +158,9 @@ def test_eager_and_compiled_products_obey(precision: str, compiled: bool, cupy: 
         x, y = adarray.array(a), adarray.array(b)
         g = adarray.jit(f) if compiled else f
         for _ in range(3 if compiled else 1):
-            made = g(x, y)
+            result = g(x, y)
         contracted = np.einsum("ij,jk->ki", x, y)
-    for got in (made.numpy()[:50], contracted.numpy().T[:50]):
+    for got in (result.numpy()[:50], contracted.numpy().T[:50]):
         error = np.linalg.norm(got - want) / np.linalg.norm(want)
         least, most = {"float32": (0, 3e-6), "tf32": (1e-4, 5e-4), "bf16": (1e-3, 5e-3),
                        "fp16": (1e-4, 5e-4)}[precision]  # fmt: skip
@@ -192,11 +192,11 @@ def test_halves_overflow_to_infinity(cupy: Any) -> None:
 def test_einsum(text: str, shapes: Any, cupy: Any) -> None:
     a, b = (drawn(*s) for s in shapes)
     with adarray.use("cuda"):
-        made = np.einsum(text, adarray.array(a), adarray.array(b))
+        array = np.einsum(text, adarray.array(a), adarray.array(b))
         got, pull = adarray.vjp(lambda a, b: np.einsum(text, a, b), a, b)
         back = pull(np.ones_like(got))
     _, plain = adarray.vjp(lambda a, b: np.einsum(text, a, b), a, b)
-    np.testing.assert_allclose(made.numpy(), np.einsum(text, a, b), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(array.numpy(), np.einsum(text, a, b), rtol=1e-12, atol=1e-12)
     for x, y in zip(back, plain(np.ones_like(got)), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
 

@@ -33,12 +33,12 @@ def schedules(r: Recorded, by: int = 0, limit: float = 1e-4) -> list[Schedule]:
 
     run = executable(plan(r.program))
     arrays = [np.asarray(a) for a in r.arrays]
-    given = [placed(a, by) for a in arrays]
-    first = [x.get() for x in run(given)]
+    args = [placed(a, by) for a in arrays]
+    first = [x.get() for x in run(args)]
     for got, want in zip(first, interpret(r.program, arrays), strict=True):
         close(got, want, limit if arrays[0].dtype == np.float32 else 1e-10)
     for _ in range(3):  # the same bits again, from graphs as well
-        for got, want in zip(run(given), first, strict=True):
+        for got, want in zip(run(args), first, strict=True):
             np.testing.assert_array_equal(got.get(), want)
     return [k.schedule for k in run.encoder.kernels.values()]
 
@@ -68,5 +68,5 @@ def test_rows_are_register_resident(dtype: Any, rows: int, n: int, by: int) -> N
 def test_tiles_of_pairs_of_rows(dtype: Any, n: int, m: int, k: int, by: int) -> None:
     a, b = RNG.normal(size=(n, k)).astype(dtype), RNG.normal(size=(m, k)).astype(dtype)
     for f in (squares, bells, largest, all_of_them, two_of_each):
-        found = schedules(recorded(f, a, b), by)
-        assert any(isinstance(s, Tiles) for s in found), f.__name__
+        schedule = schedules(recorded(f, a, b), by)
+        assert any(isinstance(s, Tiles) for s in schedule), f.__name__

@@ -40,9 +40,9 @@ def current(request: Any) -> Iterator[int]:
 def on(device: int, *xs: Any, **options: Any) -> Any:
     """Return ADArrays on a GPU."""
     with adarray.use("cuda", device=device, **options):
-        made = tuple(adarray.array(x) for x in xs)
-    assert all(x.device == f"cuda:{device}" for x in made)
-    return made[0] if len(xs) == 1 else made
+        result = tuple(adarray.array(x) for x in xs)
+    assert all(x.device == f"cuda:{device}" for x in result)
+    return result[0] if len(xs) == 1 else result
 
 
 def placed(x: Any, device: int) -> bool:
@@ -95,14 +95,14 @@ def test_functions_and_gradients(name: str, dtype: type, device: int, compiled: 
     f = adarray.jit(g) if compiled else g
     x, y = on(device, a, b)
     for _ in range(4 if compiled else 1):
-        got, found = f(x, y)  # outside of `use` blocks: where the arrays are
+        got, actual = f(x, y)  # outside of `use` blocks: where the arrays are
         np.testing.assert_allclose(got.numpy(), value, rtol=limit)
-        for s, e in zip(found, slopes, strict=True):
+        for s, e in zip(actual, slopes, strict=True):
             assert placed(s, device)
             np.testing.assert_allclose(s.numpy(), e, rtol=limit, atol=limit * np.abs(e).max())
     with adarray.use("cuda", device=device):  # host arrays go where the block says
-        got, found = f(a, b)
-    assert type(found[0]) is np.ndarray
+        got, actual = f(a, b)
+    assert type(actual[0]) is np.ndarray
     np.testing.assert_allclose(got, value, rtol=limit)
 
 
@@ -174,9 +174,9 @@ def test_handles_of_cublas() -> None:
     for device in BOTH:
         x = on(device, a)
         np.testing.assert_allclose((x @ x).numpy(), a @ a, rtol=1e-3, atol=1e-3)
-    found = {device: h for (device, *_), h in cublas._handles.items()}
-    assert found.keys() == {0, 1}
-    assert [found[d].memory.device_id for d in BOTH] == [0, 1]
+    handles = {device: h for (device, *_), h in cublas._handles.items()}
+    assert handles.keys() == {0, 1}
+    assert [handles[d].memory.device_id for d in BOTH] == [0, 1]
 
 
 # -- two at once ---------------------------------------------------------------------------
@@ -235,10 +235,10 @@ def test_compiled_functions_alternate() -> None:
     arrays = [on(d, w, v, x) for d in BOTH]
     for turn in range(12):
         device = turn % 2 if turn < 8 else (turn // 2) % 2
-        got, found = jf(*arrays[device])
+        got, actual = jf(*arrays[device])
         assert placed(got, device)
         np.testing.assert_allclose(got.numpy(), value, rtol=1e-4)
-        for s, e in zip(found, slopes, strict=True):
+        for s, e in zip(actual, slopes, strict=True):
             assert placed(s, device)
             np.testing.assert_allclose(s.numpy(), e, rtol=1e-3, atol=1e-6)
     assert not jf.cache_info().eager
@@ -267,12 +267,12 @@ def test_threads_on_both() -> None:
             for _ in range(20):
                 w, v, x = (rng.normal(size=s) for s in ((30, 20), (20, 10), (50, 30)))
                 value, slopes = adarray.value_and_grad(network, argnums=(0, 1))(w, v, x)
-                made = [adarray.array(a) for a in (w, v, x)]
+                args = [adarray.array(a) for a in (w, v, x)]
                 for f in (jf, adarray.value_and_grad(network, argnums=(0, 1))):
-                    got, found = f(*made)
+                    got, actual = f(*args)
                     assert placed(got, seed % 2)
                     np.testing.assert_allclose(got.numpy(), value, rtol=1e-9)
-                    for s, e in zip(found, slopes, strict=True):
+                    for s, e in zip(actual, slopes, strict=True):
                         np.testing.assert_allclose(s.numpy(), e, rtol=1e-8, atol=1e-12)
                     good += 1
         return good
@@ -381,20 +381,20 @@ def test_arrays_of_cupy() -> None:
     assert gradient.device.id == 1
     assert value.device.id == 1
     np.testing.assert_allclose(cupy.asnumpy(gradient), np.cos(x), rtol=1e-6)
-    made = adarray.array(raw)
-    assert made.device == "cuda:1"
+    array = adarray.array(raw)
+    assert array.device == "cuda:1"
     with cupy.cuda.Device(1):
-        assert cupy.asarray(made).data.ptr == made._plain.raw.data.ptr
+        assert cupy.asarray(array).data.ptr == array._plain.raw.data.ptr
 
 
 def test_dlpack_both_ways() -> None:
     import cupy
 
-    made = on(1, drawn(10))
-    back = cupy.from_dlpack(made)
+    result = on(1, drawn(10))
+    back = cupy.from_dlpack(result)
     assert back.device.id == 1
-    assert back.data.ptr == made._plain.raw.data.ptr
-    assert made.__dlpack_device__() == (2, 1)
+    assert back.data.ptr == result._plain.raw.data.ptr
+    assert result.__dlpack_device__() == (2, 1)
     again = adarray.from_dlpack(back) if hasattr(adarray, "from_dlpack") else adarray.array(back)
     assert placed(again, 1)
 
@@ -407,10 +407,10 @@ def test_dlpack_with_torch() -> None:
     ours = adarray.array(theirs)
     assert placed(ours, 1)
     np.testing.assert_array_equal((ours + 1).numpy(), np.arange(5.0) + 1)
-    made = on(1, drawn(10))
-    tensor = torch.from_dlpack(np.exp(made))
+    result = on(1, drawn(10))
+    tensor = torch.from_dlpack(np.exp(result))
     assert tensor.device.index == 1
-    np.testing.assert_allclose(tensor.cpu().numpy(), np.exp(made.numpy()), rtol=1e-6)
+    np.testing.assert_allclose(tensor.cpu().numpy(), np.exp(result.numpy()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (300, 40)])
@@ -431,8 +431,8 @@ def test_moves_between_gpus(shape: tuple[int, ...]) -> None:
     assert placed(g, 0)
     np.testing.assert_allclose(g.numpy(), np.sin(2 * x) * x + np.sin(x) ** 2, atol=1e-12)
     if shape:
-        turned = on(0, np.ones((4, *shape)))[::2].T
-        np.testing.assert_array_equal(turned.to_device("cuda:1").numpy(), 1.0)
+        transposed = on(0, np.ones((4, *shape)))[::2].T
+        np.testing.assert_array_equal(transposed.to_device("cuda:1").numpy(), 1.0)
 
 
 def test_moves_keep_their_order() -> None:

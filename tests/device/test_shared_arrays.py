@@ -73,7 +73,7 @@ def test_what_changes_nothing_is_a_view(device_backend: str, compiled: bool) -> 
     transformed = adarray.jit(transformed) if compiled else transformed
     with adarray.use(device_backend):
         for _ in range(3):
-            found, g = transformed(x)
-            np.testing.assert_allclose(found[0], value)
-            np.testing.assert_allclose(found[1], y)
+            actual, g = transformed(x)
+            np.testing.assert_allclose(actual[0], value)
+            np.testing.assert_allclose(actual[1], y)
             np.testing.assert_allclose(g, gradient)

@@ -39,16 +39,16 @@ def same(r: Any, skew: int = 0, **options: Any) -> Any:
         memory[...] = cupy.asarray(a)
         return memory
 
-    found = []
+    collected = []
     for march in (GPU.march, 0):
-        made = planning.plan(r.program, target=replace(GPU, march=march))
-        run = executable(made, **options)
+        new_plan = planning.plan(r.program, target=replace(GPU, march=march))
+        run = executable(new_plan, **options)
         schedules = {type(k.schedule) for k in run.encoder.kernels.values()}
         assert (ColumnStrips in schedules) == (march > 0)
         for _ in range(2):
             results = [x.get() for x in run([given(np.asarray(a)) for a in r.arrays])]
-        found.append(results)
-    for got, want in zip(*found, strict=True):
+        collected.append(results)
+    for got, want in zip(*collected, strict=True):
         np.testing.assert_array_equal(got, want)
 
 

@@ -44,5 +44,5 @@ def test_gradients_on_a_device_are_those_of_numpy(
     exact = gradient(name, "bp", "numpy")
     np.testing.assert_allclose(gradient(name, "bp", device_backend), exact, rtol=1e-3, atol=1e-5)
     for method, least in (("lr-m", 0.999), ("lr-l", 0.2)):
-        found = gradient(name, method, device_backend)
-        assert found @ exact > least * np.linalg.norm(found) * np.linalg.norm(exact)
+        slope = gradient(name, method, device_backend)
+        assert slope @ exact > least * np.linalg.norm(slope) * np.linalg.norm(exact)

@@ -24,8 +24,8 @@ def run(r: Any, x: Any, **options: Any) -> list[bytes]:
     """Compile and run; return the results' bytes."""
     from adarray_backends.cuda import plans
 
-    made = plans.executable(plan(r.program), **options)
-    return [y.get().tobytes() for y in made.run([x])]
+    result = plans.executable(plan(r.program), **options)
+    return [y.get().tobytes() for y in result.run([x])]
 
 
 def test_blocks_are_measured_once_and_change_no_bit(tmp_path: Path, monkeypatch: Any) -> None:
@@ -37,9 +37,9 @@ def test_blocks_are_measured_once_and_change_no_bit(tmp_path: Path, monkeypatch:
     r = recorded(lambda x: np.sin(x) * np.exp(-x * x), values)
     x = cupy.asarray(values)
     first = run(r, x)
-    kept = list((tmp_path / "adarray-kernels" / "cuda").glob("*.block"))
-    assert len(kept) == 1
-    assert int(kept[0].read_text()) in CHOICES
+    files = list((tmp_path / "adarray-kernels" / "cuda").glob("*.block"))
+    assert len(files) == 1
+    assert int(files[0].read_text()) in CHOICES
 
     def again(*_: Any) -> int:
         raise AssertionError("measured a second time")
@@ -47,7 +47,7 @@ def test_blocks_are_measured_once_and_change_no_bit(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(timing, "fastest", again)
     assert run(r, x) == first
     monkeypatch.setenv("ADARRAY_TUNE", "0")
-    kept[0].unlink()
+    files[0].unlink()
     assert run(r, x) == first
     for threads in (32, 128, 1024):
         assert run(r, x, threads=threads) == first
@@ -80,8 +80,8 @@ def test_eager_kernels_take_the_threads_that_are_asked_for(threads: int) -> None
         expected = [value, *pullback(g)]
         with adarray.use("cuda", threads_per_block=threads):
             value, pullback = adarray.vjp(f, x)
-            found = [value, *pullback(g)]
-        for a, b in zip(found, expected, strict=True):
+            results = [value, *pullback(g)]
+        for a, b in zip(results, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-4)
 
 
@@ -90,9 +90,9 @@ def test_compiled_kernels_take_the_threads_that_are_asked_for() -> None:
     expected = np.sum(np.tanh(x), axis=0)
     for threads in (64, 512):
         with adarray.use("cuda", threads_per_block=threads):
-            f, given = adarray.jit(lambda x: np.sum(np.tanh(x), axis=0)), adarray.array(x)
+            f, transformed = adarray.jit(lambda x: np.sum(np.tanh(x), axis=0)), adarray.array(x)
             for _ in range(3):
-                found = f(given).numpy()
-            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-4)
-            (node,) = f.path(given)
+                actual = f(transformed).numpy()
+            np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-4)
+            (node,) = f.path(transformed)
             assert node.executable is not None

@@ -93,8 +93,8 @@ def computed(library: Any, name: str, a: np.ndarray, b: np.ndarray, k: Any) -> n
             places = [FFI_.cast("void *", bases[p.base] + p.offset) for p in x.places]
             numbers = FFI_.new("long long[9]", list(x.numbers))
             which = winograd.KERNELS.index(x.name)
-            given = FFI_.new("void *[2]", places)
-            assert library.run(which, x.grid[0], x.grid[1], given, numbers) == 0
+            args = FFI_.new("void *[2]", places)
+            assert library.run(which, x.grid[0], x.grid[1], args, numbers) == 0
     return out
 
 
@@ -126,11 +126,16 @@ def test_operations(case: Any, together: int, library: Any, monkeypatch: Any) ->
 
 
 def geometry(number: int, c: int, size: int, o: int, **other: Any) -> Any:
-    given = {"window": 3, "stride": (1, 1), "dilation": (1, 1), "groups": 1} | other
-    window = given.pop("window")
-    shapes = (number, c, size, size), (o, c // given["groups"], window, window)
+    options = {"window": 3, "stride": (1, 1), "dilation": (1, 1), "groups": 1} | other
+    window = options.pop("window")
+    shapes = (number, c, size, size), (o, c // options["groups"], window, window)
     return windows.geometry_of(
-        "conv2d", *shapes, given["stride"], ((1, 1), (1, 1)), given["dilation"], given["groups"]
+        "conv2d",
+        *shapes,
+        options["stride"],
+        ((1, 1), (1, 1)),
+        options["dilation"],
+        options["groups"],
     )
 
 
@@ -158,11 +163,11 @@ def test_memory_is_bounded() -> None:
 
 
 def test_sums_over_tiles_are_cut_to_keep_a_gpu_busy() -> None:
-    found = {
+    counts = {
         c: winograd.sizes_of("conv2d_weight", geometry(32, c, size, c)).parts
         for c, size in ((64, 56), (256, 14), (512, 7))
     }
-    assert found == {64: 8, 256: 2, 512: 1}
+    assert counts == {64: 8, 256: 2, 512: 1}
     assert winograd.sizes_of("conv2d", geometry(32, 64, 56, 64)).parts == 1
     s = winograd.sizes_of("conv2d_weight", geometry(64, 128, 56, 256))
     assert (s.each, s.chunks, s.parts) == (16, 4, 4)

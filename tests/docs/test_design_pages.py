@@ -29,14 +29,14 @@ def resolves(name: str) -> bool:
     parts = name.split(".")
     for k in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:k]))
+            module: object = importlib.import_module(".".join(parts[:k]))
         except ImportError:
             continue
         for part in parts[k:]:
-            if part in getattr(found, "__annotations__", {}):
+            if part in getattr(module, "__annotations__", {}):
                 return True
-            found = getattr(found, part, None)
-        return found is not None
+            module = getattr(module, part, None)
+        return module is not None
     return False
 
 

@@ -67,8 +67,8 @@ def test_titles_of_the_errors_page_are_messages_that_it_raises() -> None:
     assert len(titles) > 15
     for title in titles:
         for part in re.split(r"; | \.\.\. ", title):
-            found = part in raised or part.removeprefix("stays eager: ") in sources
-            assert found, f"{title!r}: no message says {part!r}"
+            is_raised = part in raised or part.removeprefix("stays eager: ") in sources
+            assert is_raised, f"{title!r}: no message says {part!r}"
 
 
 def _blocks(path: Path, language: str) -> list[str]:

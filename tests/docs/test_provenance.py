@@ -111,14 +111,14 @@ def sections(path: Path) -> str:
         return text[: text.index("*/")].partition(" * References:\n")[2]
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docs = [ast.get_docstring(n) or "" for n in ast.walk(ast.parse(text)) if isinstance(n, kinds)]
-    found = [d.partition("References\n----------\n")[2] for d in docs]
-    return "\n".join(re.split(r"\n\w+\n---", text)[0] for text in found)
+    references = [d.partition("References\n----------\n")[2] for d in docs]
+    return "\n".join(re.split(r"\n\w+\n---", text)[0] for text in references)
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_an_algorithm_names_its_sources(name: str) -> None:
-    found = sections(ROOT / name)
-    assert not [who for who in SOURCES[name].split() if not re.search(rf"\b{who}\b", found)]
+    text = sections(ROOT / name)
+    assert not [who for who in SOURCES[name].split() if not re.search(rf"\b{who}\b", text)]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

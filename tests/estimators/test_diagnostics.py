@@ -20,9 +20,9 @@ def test_numbers_that_are_known() -> None:
         a = exact["a"] + np.array([0.0, 0.5]) + 0.1 * rng.normal(size=2)
         return Estimate(0.0, {"a": a, "b": exact["b"] + 0.2 * rng.normal()}, None, None)
 
-    found = diagnose({"it": est}, exact, None, repeats=4000, rng=0)
-    a, b, both = found.rows
-    assert [(r.estimator, r.leaf) for r in found.rows] == [
+    diagnosis = diagnose({"it": est}, exact, None, repeats=4000, rng=0)
+    a, b, both = diagnosis.rows
+    assert [(r.estimator, r.leaf) for r in diagnosis.rows] == [
         ("it", x) for x in ("w['a']", "w['b']", "all")
     ]
     assert a.variance == pytest.approx(0.02 / 9, rel=0.1)
@@ -34,7 +34,7 @@ def test_numbers_that_are_known() -> None:
     assert both.variance == pytest.approx(0.06 / 25, rel=0.1)
     cosine = 5 / np.sqrt(25.25)
     assert both.cosine == pytest.approx(cosine, abs=2e-3)
-    text = str(found).splitlines()
+    text = str(diagnosis).splitlines()
     assert text[0].split() == [
         "estimator",
         "leaf",
@@ -53,8 +53,8 @@ def test_numbers_that_are_known() -> None:
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     est = evolution_strategies(lambda w: np.sum(w**2), copies=8)
-    found = diagnose(est, 2.0 * np.ones(3), np.ones(3), repeats=3, rng=0)
-    found.save(tmp_path / "it.svg")
+    diagnosis = diagnose(est, 2.0 * np.ones(3), np.ones(3), repeats=3, rng=0)
+    diagnosis.save(tmp_path / "it.svg")
     assert "<svg" in (tmp_path / "it.svg").read_text()
 
 
@@ -106,9 +106,9 @@ def test_products_leave_the_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = est.evaluate(est.draw(w, X, rng=0), w, X)
     compiled = adarray.jit(est.evaluate)
     for _ in range(3):
-        found = compiled(est.draw(w, X, rng=0), w, X)
+        estimate = compiled(est.draw(w, X, rng=0), w, X)
     for name in w:
-        np.testing.assert_allclose(found.gradient[name], eager.gradient[name], rtol=1e-10)
+        np.testing.assert_allclose(estimate.gradient[name], eager.gradient[name], rtol=1e-10)
     assert compiled.cache_info().eager == 0
 
 
@@ -116,10 +116,10 @@ def test_products_leave_the_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fitness(fitness: Any) -> None:
     """Directions do not depend on the scale of the loss, and point the right way."""
     w, exact = np.array([1.0, -2.0, 0.5]), np.array([2.0, -4.0, 1.0])
-    made = [
+    estimates = [
         evolution_strategies(lambda w, s=s: s * np.sum(w**2), copies=400, fitness=fitness)(w, rng=0)
         for s in (1.0, 1e3)
     ]
-    np.testing.assert_allclose(made[0].gradient, made[1].gradient, rtol=1e-6)
-    g = made[0].gradient
+    np.testing.assert_allclose(estimates[0].gradient, estimates[1].gradient, rtol=1e-6)
+    g = estimates[0].gradient
     assert g @ exact > 0.9 * np.linalg.norm(g) * np.linalg.norm(exact)

@@ -25,8 +25,8 @@ from adarray.estimators.lean import LeanCall
 from adarray.transforms.tree import flatten
 
 
-def assert_near(found: Any, expected: Any, rtol: float = 1e-9, atol: float = 1e-12) -> None:
-    for x, y in zip(flatten(found)[0], flatten(expected)[0], strict=True):
+def assert_near(actual: Any, expected: Any, rtol: float = 1e-9, atol: float = 1e-12) -> None:
+    for x, y in zip(flatten(actual)[0], flatten(expected)[0], strict=True):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
 
 
@@ -54,8 +54,8 @@ def test_orthogonal_directions_are_exact(mode: Any) -> None:
         )
         assert_near(est(w, x, y, rng=seed).gradient, exact, rtol=1e-5, atol=1e-6)
     fewer = likelihood_ratio(linear, directions="hadamard", copies=pairs, mode=mode, sigma=1e-4)
-    found = fewer(w, x, y, rng=0).gradient["a"]
-    assert np.abs(found - exact["a"]).max() > 1e-2
+    gradient = fewer(w, x, y, rng=0).gradient["a"]
+    assert np.abs(gradient - exact["a"]).max() > 1e-2
 
 
 def test_matrices_of_orthogonal_signs() -> None:
@@ -84,10 +84,10 @@ def test_parts_that_are_exact() -> None:
     assert_near(same, one)
     # Noise at the outputs alone, exact for a quadratic loss: everything before is pulled back.
     est = likelihood_ratio(linear, sites=["out"], directions="hadamard", copies=4)
-    found = est(w, x, y, rng=0)
-    assert_near(found.gradient, exact)
-    assert_near(found.losses, linear(w, x, y))
-    assert float(found.value) == pytest.approx(float(np.mean(found.losses)))
+    estimate = est(w, x, y, rng=0)
+    assert_near(estimate.gradient, exact)
+    assert_near(estimate.losses, linear(w, x, y))
+    assert float(estimate.value) == pytest.approx(float(np.mean(estimate.losses)))
     total = likelihood_ratio(linear, sites=["out"], directions="hadamard", copies=4, reduce="sum")(
         w, x, y, rng=0
     )
@@ -156,13 +156,13 @@ def test_the_mean_of_the_others(mode: Any) -> None:
 def test_one_bit_is_all_of_some_scores(mode: Any, directions: str) -> None:
     network = NETWORKS["rnn"]()
     args = (network.params, *network.data)
-    made = [
+    results = [
         likelihood_ratio(network.f, mode=mode, copies=4, directions=directions, encoding=e)(
             *args, rng=5
         )
         for e in ("seed", "sign")
     ]
-    assert_near(*made)
+    assert_near(*results)
 
 
 @pytest.mark.parametrize("mode", ["layerwise", "full"])
@@ -174,8 +174,8 @@ def test_the_sign_of_normal_noise_will_do(mode: Any) -> None:
 
     x = np.eye(2)
     est = likelihood_ratio(f, encoding="sign", copies=1000, mode=mode)
-    found = est(np.zeros(2), x, rng=0).gradient
-    np.testing.assert_allclose(found, [1.0, 1.0], atol=6 * 0.6 / np.sqrt(500))
+    gradient = est(np.zeros(2), x, rng=0).gradient
+    np.testing.assert_allclose(gradient, [1.0, 1.0], atol=6 * 0.6 / np.sqrt(500))
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_compiled(mode: Any, directions: str, backend: str) -> None:
             compiled = adarray.jit(est.evaluate)
             for seed in range(3):
                 noise = est.draw(*args, rng=seed)
-                expected, found = est.evaluate(noise, *args), compiled(noise, *args)
+                expected, actual = est.evaluate(noise, *args), compiled(noise, *args)
                 rtol, atol = (1e-9, 1e-11) if dtype is np.float64 else (2e-4, 2e-4)
-                assert_near(found, expected, rtol, atol)
-                assert {x.dtype for x in flatten(found.gradient)[0]} == {np.dtype(dtype)}
+                assert_near(actual, expected, rtol, atol)
+                assert {x.dtype for x in flatten(actual.gradient)[0]} == {np.dtype(dtype)}
             assert compiled.cache_info().eager == 0
             assert compiled.cache_info().paths == 1
 
@@ -225,9 +225,9 @@ def test_blocks_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
             est.directions, "estimate",
             lambda w, *rest, seen=seen, run=estimate: (seen.append(len(w)), run(w, *rest))[1],
         )  # fmt: skip
-        found = est(*args, rng=0)
+        in_blocks = est(*args, rng=0)
         assert seen == 2 * sizes
-        assert all(np.isfinite(g).all() for g in found.gradient.values())
+        assert all(np.isfinite(g).all() for g in in_blocks.gradient.values())
 
 
 def test_estimators_are_pickled() -> None:
@@ -304,9 +304,9 @@ def test_a_black_box_behind_the_last_site(mode: Any, encoding: Any) -> None:
         f, mode=mode, copies=8, directions="rademacher", vectorize=False, sigma=1e-3,
         encoding=encoding,
     )  # fmt: skip
-    found = [est(w, x, rng=rng).gradient - exact for _ in range(40)]
-    error = np.std(found, axis=0, ddof=1) / np.sqrt(40)
-    assert np.all(np.abs(np.mean(found, axis=0)) < 6 * error + 1e-6)
+    gradient = [est(w, x, rng=rng).gradient - exact for _ in range(40)]
+    error = np.std(gradient, axis=0, ddof=1) / np.sqrt(40)
+    assert np.all(np.abs(np.mean(gradient, axis=0)) < 6 * error + 1e-6)
     moved = spsa(lambda w: simulator(x @ w), vectorize=False)(w, rng=0).gradient
     assert moved.shape == w.shape
 
@@ -356,16 +356,16 @@ def test_credit_is_looked_at() -> None:
     # Credit by a function and by a matrix is the same, and pays.
     exact = adarray.grad(lambda w: np.mean(graph.f(w, *graph.data)))(graph.params)
     local = {**LOCAL, "first": lambda losses: LOCAL["first"] @ losses}
-    made = [
+    estimators = [
         likelihood_ratio(graph.f, credit=c, copies=64)(graph.params, *graph.data, rng=0)
         for c in (LOCAL, local)
     ]
-    assert_near(*made)
-    found = diagnose(
+    assert_near(*estimators)
+    diagnosis = diagnose(
         {"local": likelihood_ratio(graph.f, credit=LOCAL), "total": likelihood_ratio(graph.f)},
         exact, graph.params, *graph.data, repeats=30, rng=0,
     )  # fmt: skip
-    first = {r.estimator: r.variance for r in found.rows if r.leaf == "w['first']"}
+    first = {r.estimator: r.variance for r in diagnosis.rows if r.leaf == "w['first']"}
     assert first["local"] < first["total"]
 
 

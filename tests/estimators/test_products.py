@@ -44,9 +44,9 @@ def test_products_are_found(mode: Any, encoding: Any) -> None:
     est = likelihood_ratio(network, sites="products", mode=mode, sigma=1e-4, copies=128, **options)
     names = ["['k']", "['c'][0]", "['c'][1]", "['d']"]
     assert list(est.layout(w, x).places) == names
-    found = est(w, x, rng=0)
-    assert type(found.value) is np.float64
-    for g, e in zip(flatten(found.gradient)[0], flatten(exact)[0], strict=True):
+    estimate = est(w, x, rng=0)
+    assert type(estimate.value) is np.float64
+    for g, e in zip(flatten(estimate.gradient)[0], flatten(exact)[0], strict=True):
         if encoding is None:
             np.testing.assert_allclose(g, e, rtol=0.05, atol=0.05 * np.abs(e).max())
         else:

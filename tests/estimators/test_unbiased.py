@@ -59,15 +59,15 @@ def zeros(noise: Any) -> Any:
 
 def mean_over_copies(slope: Any, noise: Any, est: LikelihoodRatio) -> Any:
     """Return the mean of ``slope(eps, sign)`` over the noise of all copies and its signs."""
-    found = [
+    results = [
         flatten(adarray.vmap(lambda eps, s=s: slope(eps, s))(each(noise)))
         for s in ((1.0, -1.0) if est.antithetic else (1.0,))
     ]
-    rebuild = found[0][1]
+    rebuild = results[0][1]
     return rebuild(
         [
             sum(x.mean(axis=0) for x in xs) / len(xs)
-            for xs in zip(*(f for f, _ in found), strict=True)
+            for xs in zip(*(f for f, _ in results), strict=True)
         ]
     )
 
@@ -116,12 +116,12 @@ def differences(network: Network, est: LikelihoodRatio, sigma: float, draws: int
     """Return estimates minus derivatives through the same noise."""
     rng = np.random.default_rng(7)
     reference = pathwise_full if est.mode == "full" else pathwise_layerwise
-    made = []
+    results = []
     for _ in range(draws):
         noise = est.draw(network.params, *network.data, rng=rng)
-        found = est.evaluate(noise, network.params, *network.data, sigma=sigma).gradient
-        made.append(difference(found, reference(network, noise, est, sigma)))
-    return made
+        gradient = est.evaluate(noise, network.params, *network.data, sigma=sigma).gradient
+        results.append(difference(gradient, reference(network, noise, est, sigma)))
+    return results
 
 
 @pytest.mark.parametrize("mode", ["layerwise", "full"])
@@ -171,14 +171,14 @@ def test_scales_of_single_features() -> None:
     scale = {"first": np.array([0.1, 0.8]), "second": 0.3}
     est = likelihood_ratio(network.f, mode="full", copies=256)
     rng = np.random.default_rng(0)
-    made = []
+    results = []
     for _ in range(30):
         noise = est.draw(network.params, *network.data, rng=rng)
-        found = est.evaluate(noise, network.params, *network.data, sigma=scale).gradient
+        gradient = est.evaluate(noise, network.params, *network.data, sigma=scale).gradient
         for name, s in scale.items():
             noise[name] = [d._replace(each=(d.each[0] * s,)) for d in noise[name]]
-        made.append(difference(found, pathwise_full(network, noise, est, 1.0)))
-    assert largest_z(made) < MANY
+        results.append(difference(gradient, pathwise_full(network, noise, est, 1.0)))
+    assert largest_z(results) < MANY
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -224,8 +224,8 @@ def test_derivatives_by_scales(directions: str, square: float, mode: Any, encodi
         f, sigma={"v": sigma}, copies=16, mode=mode, directions=directions, learn_sigma=True,
         encoding=encoding,
     )  # fmt: skip
-    made = [est(w, x, rng=rng).sigma["v"] - 2.0 * square * sigma for _ in range(60)]
-    assert largest_z(made) < MANY
+    errors = [est(w, x, rng=rng).sigma["v"] - 2.0 * square * sigma for _ in range(60)]
+    assert largest_z(errors) < MANY
 
 
 SQUARES = np.random.default_rng(0).normal(size=(5, 3))

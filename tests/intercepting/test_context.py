@@ -203,11 +203,11 @@ def steps(x):
         yield np.array([x, x])
 """,
     )
-    made = module.steps(1.0)
-    assert type(next(made)) is np.ndarray
+    steps = module.steps(1.0)
+    assert type(next(steps)) is np.ndarray
     with adarray.intercept():
-        assert type(next(made)) is adarray.ADArray
-    assert type(next(made)) is np.ndarray
+        assert type(next(steps)) is adarray.ADArray
+    assert type(next(steps)) is np.ndarray
 
 
 def test_a_context_in_a_generator_lasts_until_it_is_left(client) -> None:

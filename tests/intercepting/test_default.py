@@ -185,9 +185,9 @@ def test_harmless_functions_load_nothing_and_rebind_nothing():
 def test_kernels_of_users_compute_outside():
     def cube(x):
         assert type(x) is np.ndarray
-        made = np.asarray(x) ** 3
-        assert type(made) is np.ndarray
-        return made
+        array = np.asarray(x) ** 3
+        assert type(array) is np.ndarray
+        return array
 
     cube = adarray.register_rule(cube, lambda g, out, x: 3 * g * x**2, name="cube of a test")
     gradient = adarray.grad(lambda x: np.sum(np.array([1.0, 2.0, 3.0]) * cube(x)))(X)

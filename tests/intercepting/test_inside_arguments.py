@@ -117,13 +117,13 @@ def test_plain_memory_that_changes_after_use(size: int) -> None:
     """A rule must not read what was written after the operation (autograd gives 6 here)."""
     work = np.zeros(size)
 
-    def f(x, given):
+    def f(x, original):
         shared = np.asarray(work)
         total = 0.0
         for k in (1.0, 2.0):
-            given[:] = k
+            original[:] = k
             work[:] = k
-            total = total + np.sum(x * given) + np.sum(x * shared)
+            total = total + np.sum(x * original) + np.sum(x * shared)
         return total
 
     run = adarray.grad(intercepted(f))

@@ -38,13 +38,13 @@ def integers(x: Any, k: Any) -> Any:
 
 def copies(x: Any, k: Any) -> Any:
     total = 0.0
-    for made in (
+    for result in (
         k.copy(), k * 1, k + 0, k.astype(float), k.flatten(), k[[0, 1, 2]], k[k > 0], copy.copy(k),
         copy.deepcopy(k), np.copy(k), np.array(k), k.reshape(-1) - 0,
     ):  # fmt: skip
-        made[1] = x[0]
-        made[:2] *= x[1]
-        total += np.sum(made**2)
+        result[1] = x[0]
+        result[:2] *= x[1]
+        total += np.sum(result**2)
     return total
 
 
@@ -140,7 +140,9 @@ def test_everybody_else_sees_an_ndarray() -> None:
 
     _, aux = adarray.grad(f, has_aux=True, intercept=True)(X, DATA)
     assert [type(a) for a in aux] == [np.ndarray] * 4
-    kept = seen[0]
-    assert type(kept) is PlainArray
-    assert np.shares_memory(kept, DATA)
-    assert [type(r) for r in (kept + 1, np.sin(kept), kept.copy(), kept[[0]])] == [np.ndarray] * 4
+    array = seen[0]
+    assert type(array) is PlainArray
+    assert np.shares_memory(array, DATA)
+    assert [type(r) for r in (array + 1, np.sin(array), array.copy(), array[[0]])] == [
+        np.ndarray
+    ] * 4

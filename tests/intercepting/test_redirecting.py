@@ -164,10 +164,10 @@ class Hidden:
         raise RuntimeError("not to be read")
 
 
-@pytest.mark.parametrize("held", [Hidden(), TypeVar("T")], ids=["property", "TypeVar"])
-def test_objects_that_hide_their_attributes(held: Any) -> None:
+@pytest.mark.parametrize("instance", [Hidden(), TypeVar("T")], ids=["property", "TypeVar"])
+def test_objects_that_hide_their_attributes(instance: Any) -> None:
     def f(x: Any) -> Any:
-        return x * x if held is not None else x
+        return x * x if instance is not None else x
 
     assert adarray.grad(f)(3.0) == 6.0
     assert adarray.grad(f, intercept=True)(3.0) == 6.0

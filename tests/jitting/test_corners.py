@@ -43,13 +43,13 @@ def agree(f: Callable[..., Any], *calls: tuple[Any, ...]) -> Any:
     compiled = adarray.jit(f)
     for args in calls:
         for _ in range(3):
-            (got, left), (expected, kept) = came(compiled, args), came(f, args)
+            (got, left), (expected, remaining) = came(compiled, args), came(f, args)
             assert type(got) is type(expected), (args, got, expected)
             if type(expected) is not type:
                 np.testing.assert_allclose(got, expected, rtol=1e-13)
             else:
                 assert got is expected
-            for a, b in zip(left, kept, strict=True):
+            for a, b in zip(left, remaining, strict=True):
                 np.testing.assert_array_equal(a, b)
     return compiled
 
@@ -307,11 +307,11 @@ def test_code_put_into_an_old_function() -> None:
 
 
 def test_nothing_is_kept_alive() -> None:
-    held, x = np.ones(1000), np.ones(1000)
-    compiled = adarray.jit(lambda x: x * held)
+    captured, x = np.ones(1000), np.ones(1000)
+    compiled = adarray.jit(lambda x: x * captured)
     for _ in range(4):
         compiled(x)
-    seen = [weakref.ref(x), weakref.ref(held), weakref.ref(compiled)]
-    x = held = compiled = None  # type: ignore[assignment]
+    seen = [weakref.ref(x), weakref.ref(captured), weakref.ref(compiled)]
+    x = captured = compiled = None  # type: ignore[assignment]
     gc.collect()
     assert [ref() for ref in seen] == [None] * 3

@@ -101,9 +101,9 @@ def _compiled(f: Any, args: tuple[Any, ...], backend: str) -> Any:
         warnings.simplefilter("ignore")
         jitted = adarray.jit(f)
         for _ in range(3):
-            found = jitted(*args)
+            actual = jitted(*args)
         assert not any(e.eager for e in jitted.entries)
-    return _results(found)
+    return _results(actual)
 
 
 def _plain(f: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -228,9 +228,9 @@ def test_gradients(backend: str) -> None:
         jitted = adarray.jit(f)
         value, slopes = f(X, W)
         for _ in range(3):
-            got, found = jitted(X, W)
+            got, actual = jitted(X, W)
     assert got.dtype == np.float16
     np.testing.assert_allclose(got, value, rtol=2e-3)
-    for g, e in zip(found, slopes, strict=True):
+    for g, e in zip(actual, slopes, strict=True):
         assert g.dtype == e.dtype == np.float16
         np.testing.assert_allclose(g, e, rtol=2e-2, atol=2e-4)

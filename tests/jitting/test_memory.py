@@ -69,14 +69,14 @@ def keep_nothing_but(kind: str, r: Any) -> Any:
     "kind", ["array", "view", "view of a view", "memoryview", "dlpack", "ADArray"]
 )
 def test_what_is_held_is_never_overwritten(kind: str) -> None:
-    jf, held = doubled(), []
+    jf, references = doubled(), []
     for k in range(5):
         r = jf(np.full(SIZE, k + 1.0))
-        held.append(keep_nothing_but(kind, r))
+        references.append(keep_nothing_but(kind, r))
         del r
         gc.collect(1)  # what the call made is young; all that other tests left takes long
         jf(np.full(SIZE, -1.0))
-    for k, x in enumerate(held):
+    for k, x in enumerate(references):
         assert np.all(np.asarray(x) == 2.0 * (k + 1.0))
 
 

@@ -38,10 +38,10 @@ NAMES = tuple(CORE)
 
 def _eager(function: Callable[..., Any], leaves: list[Any]) -> Any:
     """Return the results on ADArrays that are not traced, as plain values."""
-    made = [adarray.array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves]
+    arrays = [adarray.array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves]
     return tuple(
         tuple(r.numpy()[()] if isinstance(r, adarray.ADArray) else r for r in case)
-        for case in function(*made)
+        for case in function(*arrays)
     )
 
 
@@ -114,8 +114,10 @@ def _check_values(name: str, dtype: str, backend: str) -> None:
                     printed = backend != "numpy" and _printed(op, operands, e)
                     e = np.asarray(e)[()]
                     limit = 0 if printed else _limit(op, operands, e)
-                    found = mismatch(np.asarray(g)[()], e, limit, _magnitude(op, case, operands, e))
-                    assert found is None, f"{name}, {case.name}, call {seed}: {found}"
+                    difference = mismatch(
+                        np.asarray(g)[()], e, limit, _magnitude(op, case, operands, e)
+                    )
+                    assert difference is None, f"{name}, {case.name}, call {seed}: {difference}"
 
 
 @pytest.mark.parametrize("name", NAMES)

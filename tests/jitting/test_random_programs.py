@@ -149,7 +149,7 @@ class _Wrong:
     ids=["value", "dtype", "shape"],
 )
 def test_a_wrong_result_is_found(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = 0
+    wrong = 0
     monkeypatch.setattr(adarray, "jit", _Wrong(change), raising=False)
     for seed in range(30):
         program = seeded(seed)
@@ -158,8 +158,8 @@ def test_a_wrong_result_is_found(change: Any, monkeypatch: pytest.MonkeyPatch) -
         try:
             Runner("numpy").check(program, seeds=(0,))
         except AssertionError:
-            found += 1
-    assert found >= 25
+            wrong += 1
+    assert wrong >= 25
 
 
 # -- jit -----------------------------------------------------------------------------------------

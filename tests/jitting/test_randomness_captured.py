@@ -169,9 +169,9 @@ def compare(got: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("made", CAPTURED, ids=lambda f: f.__name__)
-def test_captured(made: Callable[[], Made], backend: str) -> None:
-    (f, ours), (g, theirs) = made(), made()
+@pytest.mark.parametrize("make", CAPTURED, ids=lambda f: f.__name__)
+def test_captured(make: Callable[[], Made], backend: str) -> None:
+    (f, ours), (g, theirs) = make(), make()
     with use_all_sizes(backend), warnings.catch_warnings():
         warnings.simplefilter("error", JitWarning)
         jitted = adarray.jit(f)

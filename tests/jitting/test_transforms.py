@@ -47,9 +47,9 @@ def test_a_transform_of_jit(name: str, backend: str) -> None:
     transform = getattr(adarray, name)
     function = g if name == "jacobian" else f
     with use_all_sizes(backend):
-        made = transform(adarray.jit(function))
+        transformed = transform(adarray.jit(function))
         for x in INPUTS:
-            compare(made(x), transform(function)(x))
+            compare(transformed(x), transform(function)(x))
 
 
 def test_forward_mode_through_jit(backend: str) -> None:

@@ -159,9 +159,9 @@ def test_arguments_that_are_no_tuple() -> None:
     for call in calls:
         with pytest.raises(TypeError, match="pass a tuple each, with an item for each argument"):
             call()
-    for given in (X, 1.0):
+    for value in (X, 1.0):
         with pytest.raises(TypeError, match=r"evaluation_trace: primals is of type .*; pass a tup"):
-            adarray.evaluation_trace(np.sin, given)  # type: ignore[arg-type]
+            adarray.evaluation_trace(np.sin, value)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="checkpoint_sequential: functions is of type ufunc; pass"):
         adarray.checkpoint_sequential(np.sin, X)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"checkpoint_sequential: segments is array\(\[1., 2.\]"):
@@ -229,8 +229,8 @@ def test_one_array_as_two_arguments_of_a_sparse_jacobian() -> None:
     f = lambda x, y: x * y**2  # noqa: E731
     for k, expected in enumerate(([1.0, 4.0], [2.0, 8.0])):
         for find in (adarray.sparse_jacobian(f, k), adarray.sparse_jacobian(f, argnums=(0, 1))):
-            found = find(X, X)
-            matrix = found[k] if isinstance(found, tuple) else found
+            actual = find(X, X)
+            matrix = actual[k] if isinstance(actual, tuple) else actual
             np.testing.assert_array_equal(matrix.toarray(), np.diag(expected))
     nest = adarray.sparse_jacobian(lambda d: d["a"] * d["b"])({"a": X, "b": X})
     np.testing.assert_array_equal(nest["b"].toarray(), np.diag(X))

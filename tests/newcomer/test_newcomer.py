@@ -23,12 +23,12 @@ def _name(program: Program) -> str:
 
 
 def _all() -> list[Program]:
-    found = []
+    cases = []
     for module in MODULES:
         for need in NEEDS.get(module, ()):
             pytest.importorskip(need)
-        found += programs(module)
-    return found
+        cases += programs(module)
+    return cases
 
 
 ALL = _all()

@@ -146,7 +146,7 @@ def test_copy_argument() -> None:
 
 def test_array_of_plain_memory_is_apart() -> None:
     plain = np.ones(3)
-    for made in (xp.asarray(plain), xp.reshape(plain, (3, 1)), xp.atleast_1d(plain),
+    for result in (xp.asarray(plain), xp.reshape(plain, (3, 1)), xp.atleast_1d(plain),
                  xp.broadcast_to(plain, (2, 3)), xp.array(plain, copy=None)):  # fmt: skip
-        assert isinstance(made, ADArray)
-        assert not np.shares_memory(made._plain, plain)
+        assert isinstance(result, ADArray)
+        assert not np.shares_memory(result._plain, plain)

@@ -399,8 +399,8 @@ def test_save_and_load(tmp_path: Any) -> None:
 
 def test_like_gives_adarrays_from_numpy_itself() -> None:
     x = adarray.array([1.0])
-    for made in (numpy.asarray([1, 2], like=x), numpy.array([x, x], like=x), numpy.zeros(2, like=x),
-                 numpy.arange(3, like=x), numpy.require([1.0], like=x)):  # fmt: skip
-        assert isinstance(made, ADArray)
+    for r in (numpy.asarray([1, 2], like=x), numpy.array([x, x], like=x), numpy.zeros(2, like=x),
+              numpy.arange(3, like=x), numpy.require([1.0], like=x)):  # fmt: skip
+        assert isinstance(r, ADArray)
     with pytest.raises(adarray.TraceError, match="full with like=: a traced value would leave"):
         adarray.grad(lambda y: np.sum(numpy.full(2, y, like=y)))(1.0)

@@ -176,9 +176,9 @@ def test_parts_of_an_argument_are_written_under_jit() -> None:
         return np.sum(np.abs(z) ** 2)
 
     compiled = adarray.jit(f)
-    for given in (Z, Z[::-1], np.asfortranarray(Z)):
+    for value in (Z, Z[::-1], np.asfortranarray(Z)):
         for _ in range(3):
-            own, plain = given.copy("K"), given.copy("K")
+            own, plain = value.copy("K"), value.copy("K")
             np.testing.assert_allclose(compiled(own), f(plain))
             np.testing.assert_array_equal(own, plain)
 

@@ -72,9 +72,9 @@ SEQUENCES = {
 
 
 def _objects(x: Any) -> Any:
-    made = np.empty(2, object)
-    made[0], made[1] = x[0, 0], 2.5
-    return made
+    array = np.empty(2, object)
+    array[0], array[1] = x[0, 0], 2.5
+    return array
 
 
 @pytest.mark.parametrize("name", sorted(SEQUENCES))
@@ -140,10 +140,10 @@ def test_complex_values_join() -> None:
 
 def test_objects_stay_objects() -> None:
     x = adarray.array(1.0)
-    made = np.empty(1, object)
-    made[0] = x
-    assert creation.asarray(made) is made
-    assert creation.array(made)[0] is x
+    array = np.empty(1, object)
+    array[0] = x
+    assert creation.asarray(array) is array
+    assert creation.array(array)[0] is x
 
 
 def test_zero_dimensional_results_can_be_written_into() -> None:

@@ -55,8 +55,8 @@ def test_forms(subscripts, arrays, optimize):
 def test_a_path_of_ones_own():
     path = ["einsum_path", (0, 1), (0, 1)]
     same(lambda *xs: np.einsum("ij,jk,kl->il", *xs, optimize=path), A, B, C)
-    found = np.einsum_path("ij,jk,kl->il", adarray.array(A), B, C, optimize="optimal")[0]
-    assert found[0] == "einsum_path"
+    chosen = np.einsum_path("ij,jk,kl->il", adarray.array(A), B, C, optimize="optimal")[0]
+    assert chosen[0] == "einsum_path"
 
 
 def test_sublists():
@@ -93,11 +93,11 @@ def test_dtype_order_and_casting():
     assert np.asarray(got).dtype == np.float32
     x = adarray.array(A)
     for order in "CFAK":
-        made, numpys = (
+        result, numpys = (
             np.einsum("ij,jk->ik", x, B, order=order),
             np.einsum("ij,jk->ik", A, B, order=order),
         )
-        assert made.flags.c_contiguous == numpys.flags.c_contiguous
+        assert result.flags.c_contiguous == numpys.flags.c_contiguous
     same(lambda a: np.einsum("ij->ji", a, order="C"), A)
 
 

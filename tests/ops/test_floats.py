@@ -77,8 +77,8 @@ def test_real_if_close():
     got, _ = adarray.vjp(f, z)
     assert np.asarray(got).dtype == np.float64
     np.testing.assert_array_equal(got, f(z))
-    kept, _ = adarray.vjp(np.real_if_close, z + 1j)
-    assert np.asarray(kept).dtype == np.complex128
+    saved, _ = adarray.vjp(np.real_if_close, z + 1j)
+    assert np.asarray(saved).dtype == np.complex128
     check_grads(lambda x: np.real_if_close(x), (X,))
 
 
@@ -102,8 +102,8 @@ def test_nan_to_num_of_complex_parts(kwargs):
 def test_nan_to_num_in_place(copy):
     def f(x):
         x = x * 1.0
-        made = np.nan_to_num(x, copy=copy, nan=2.0)
-        return np.sum(made**2 + x)
+        array = np.nan_to_num(x, copy=copy, nan=2.0)
+        return np.sum(array**2 + x)
 
     grad = adarray.grad(f)(np.array([1.0, np.nan]))
     assert grad[0] == 3.0

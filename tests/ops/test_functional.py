@@ -93,8 +93,8 @@ def test_apply_along_axis(axis):
 
 
 def test_apply_along_axis_of_positions_is_constant():
-    found, _ = adarray.vjp(lambda x: np.sum(x) * np.apply_along_axis(np.argmax, 1, x), X)
-    np.testing.assert_allclose(found, np.sum(X) * np.argmax(X, axis=1))
+    actual, _ = adarray.vjp(lambda x: np.sum(x) * np.apply_along_axis(np.argmax, 1, x), X)
+    np.testing.assert_allclose(actual, np.sum(X) * np.argmax(X, axis=1))
 
 
 def test_apply_over_axes():

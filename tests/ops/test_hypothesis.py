@@ -38,9 +38,9 @@ def views(draw: st.DrawFn, shape: tuple[int, ...], low: float, high: float) -> n
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     base = rng.uniform(low, high, size=base_shape)
     moved = np.transpose(base, tuple(np.argsort(order)) if shape else None)
-    made = np.asarray(moved[tuple(slice(None, None, k) for k in steps)])
-    assert made.shape == shape
-    return made
+    array = np.asarray(moved[tuple(slice(None, None, k) for k in steps)])
+    assert array.shape == shape
+    return array
 
 
 def operands(draw: st.DrawFn, op: Op, shapes: tuple[tuple[int, ...], ...]) -> list[np.ndarray]:

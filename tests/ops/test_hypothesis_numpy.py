@@ -135,8 +135,8 @@ def test_every_operation_in_random_layouts_and_dtypes(name: str, data: st.DataOb
     if not any(isinstance(v, (np.ndarray, np.generic)) for v in operands):
         return
     expected = outcome(lambda: call_plain(op, operands, params))
-    made = [ADArray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in operands]
-    agree(outcome(lambda: adarray.core.dispatch.apply(op, tuple(made), params)), expected)
+    args = [ADArray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in operands]
+    agree(outcome(lambda: adarray.core.dispatch.apply(op, tuple(args), params)), expected)
     if dtype != np.float64 or expected[0] == "error":
         return
     picked = [

@@ -21,12 +21,12 @@ LinAlgError = np.linalg.LinAlgError
 def minors(a: np.ndarray) -> np.ndarray:
     """Return the cofactors, each from its definition."""
     n = len(a)
-    made = np.empty((n, n), a.dtype)
+    array = np.empty((n, n), a.dtype)
     for i in range(n):
         for j in range(n):
             rest = np.delete(np.delete(a, i, 0), j, 1)
-            made[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
-    return made
+            array[i, j] = (-1) ** (i + j) * np.linalg.det(rest)
+    return array
 
 
 def of_rank(n: int, rank: int, dtype: Any = np.float64) -> np.ndarray:
@@ -74,11 +74,11 @@ def test_det_of_a_regular_matrix_beside_one_that_is_not_finite(bad: float) -> No
     regular = np.random.default_rng(0).normal(size=(3, 3)) + 3 * np.eye(3)
     stack = np.stack([regular, np.full((3, 3), bad)])
     with np.errstate(invalid="ignore"):
-        found = adarray.grad(lambda a: np.linalg.det(a)[0])(stack)
+        gradient = adarray.grad(lambda a: np.linalg.det(a)[0])(stack)
         _, tangent = adarray.jvp(lambda a: np.linalg.det(a)[0], (stack,), (np.ones((2, 3, 3)),))
         second = adarray.hessian(lambda a: np.linalg.det(a)[0])(stack)[0, :, :, 0]
     expected = np.linalg.det(regular) * np.linalg.inv(regular).T
-    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient[0], expected, rtol=1e-12)
     np.testing.assert_allclose(tangent, np.sum(expected), rtol=1e-12)
     alone = adarray.hessian(np.linalg.det)(regular)
     np.testing.assert_allclose(second, alone, rtol=1e-10, atol=1e-12)

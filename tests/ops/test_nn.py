@@ -32,14 +32,14 @@ CASES = [
 def by_loops(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     """Return the convolution as its definition reads."""
     x = np.pad(x, ((0, 0), (0, 0), *padding))
-    made, of_group, height, width = w.shape
+    result, of_group, height, width = w.shape
     rows, columns = (
         (n - (k - 1) * d - 1) // s + 1
         for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilation, stride, strict=True)
     )
-    out = np.zeros((x.shape[0], made, rows, columns), np.result_type(x, w))
+    out = np.zeros((x.shape[0], result, rows, columns), np.result_type(x, w))
     for n, o, p, q in np.ndindex(*out.shape):
-        first = o // (made // groups) * of_group
+        first = o // (result // groups) * of_group
         for c, i, j in itertools.product(range(of_group), range(height), range(width)):
             y, z = p * stride[0] + i * dilation[0], q * stride[1] + j * dilation[1]
             out[n, o, p, q] += w[o, c, i, j] * x[n, first + c, y, z]
@@ -102,13 +102,13 @@ def test_padding_by_name_and_by_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "made"),
+    ("dtypes", "result_dtype"),
     [("ff", "f"), ("fd", "d"), ("ee", "e"), ("ll", "l"), ("Ff", "F"), ("dl", "d")],
 )
-def test_dtypes_promote(dtypes: str, made: str) -> None:
+def test_dtypes_promote(dtypes: str, result_dtype: str) -> None:
     x, w = np.ones((1, 2, 4, 4), dtypes[0]), np.ones((1, 2, 3, 3), dtypes[1])
     got = conv2d(x, w)
-    assert got.dtype.char == made
+    assert got.dtype.char == result_dtype
     np.testing.assert_array_equal(got, np.full((1, 1, 2, 2), 18))
 
 

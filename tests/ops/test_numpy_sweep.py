@@ -48,9 +48,9 @@ WRITERS = {"numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed
 
 def a_call(name: str) -> Call:
     """Return a call of the function that plain NumPy accepts, and its differentiated argument."""
-    found = call_of(name)
-    assert found is not None, f"no way to call {name} is known; add one to numpy_calls.CALLS"
-    return found
+    call = call_of(name)
+    assert call is not None, f"no way to call {name} is known; add one to numpy_calls.CALLS"
+    return call
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -100,15 +100,15 @@ KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def test_untraced_array_gives_what_numpy_gives(name: str, kind: str) -> None:
     call, x = a_call(name)
     function = FUNCTIONS[name]
-    made = KINDS[kind](x)
+    result = KINDS[kind](x)
     try:
-        expected = leaves_of(call(function, made.copy()))
+        expected = leaves_of(call(function, result.copy()))
     except Exception as error:
         # What NumPy refuses is refused here too.
         with pytest.raises((type(error), ADArrayError, TypeError, ValueError)):
-            call(function, ADArray(made))
+            call(function, ADArray(result))
         return
-    got = leaves_of(call(function, ADArray(made)))
+    got = leaves_of(call(function, ADArray(result)))
     assert len(got) == len(expected)
     for a, b in zip(got, expected, strict=True):
         if not isinstance(b, (np.ndarray, np.generic)):

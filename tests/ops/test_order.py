@@ -263,15 +263,15 @@ def test_every_parameter_makes_the_difference_that_it_makes_in_numpy(function: A
     for name in list(inspect.signature(function).parameters)[1 + len(q) :]:
         if name in ("out", "interpolation"):  # test_out; a deprecated name, refused by NumPy 2.4
             continue
-        given = {name: ARGUMENTS[name]}
+        options = {name: ARGUMENTS[name]}
         if name == "weights":
-            given["method"] = "inverted_cdf"
-        expected = function(X.copy(), *q, **given)
-        got, pullback = adarray.vjp(lambda v, g=given: function(v, *q, **g), X)
+            options["method"] = "inverted_cdf"
+        expected = function(X.copy(), *q, **options)
+        got, pullback = adarray.vjp(lambda v, g=options: function(v, *q, **g), X)
         np.testing.assert_array_equal(got, expected)
         assert pullback(np.ones_like(expected))[0].shape == X.shape
         if name != "overwrite_input":
-            plain = function(X, *q, **{k: v for k, v in given.items() if k != name})
+            plain = function(X, *q, **{k: v for k, v in options.items() if k != name})
             assert plain.shape != expected.shape or not np.array_equal(plain, expected)
 
 

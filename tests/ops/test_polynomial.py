@@ -105,8 +105,8 @@ def test_poly_from_roots_and_from_a_matrix():
 def test_roots_invert_poly():
     zeros, weights = np.array([3.0, 1.0, -2.0]), np.array([1.0, 10.0, 100.0])
     grad = adarray.grad(lambda z: np.sum(np.real(np.roots(np.poly(z))) * weights))(zeros)
-    found = np.roots(np.poly(zeros))
-    expected = [weights[np.argmin(np.abs(found - z))] for z in zeros]
+    roots = np.roots(np.poly(zeros))
+    expected = [weights[np.argmin(np.abs(roots - z))] for z in zeros]
     np.testing.assert_allclose(grad, expected, rtol=1e-9)
 
 

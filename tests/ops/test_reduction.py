@@ -148,14 +148,14 @@ def test_every_parameter_makes_the_difference_that_it_makes_in_numpy(
     """No argument is swallowed: with it the result is another one, and NumPy's."""
     if name == "out":
         return  # test_out
-    given = {name: ARGUMENTS[name], **({"axis": 1} if name == "mean" else {})}
+    options = {name: ARGUMENTS[name], **({"axis": 1} if name == "mean" else {})}
     if function in EXTREMA and name in ("initial", "where"):
         far = 9.0 if "min" in function.__name__ else -9.0
         inside = X > -0.3 if far > 0 else X < 0.3
-        given = {"initial": far, "where": inside} if name == "where" else {"initial": -far}
-    without = {k: v for k, v in given.items() if k != name}
-    expected = function(X, **given)
-    traced, pullback = adarray.vjp(lambda v: function(v, **given), X)
+        options = {"initial": far, "where": inside} if name == "where" else {"initial": -far}
+    without = {k: v for k, v in options.items() if k != name}
+    expected = function(X, **options)
+    traced, pullback = adarray.vjp(lambda v: function(v, **options), X)
     np.testing.assert_allclose(traced, expected, rtol=1e-6)
     assert (traced.dtype, traced.shape) == (expected.dtype, expected.shape)
     plain = function(X, **without)
@@ -314,10 +314,10 @@ def test_masks_on_a_backend(function: Any, backend: str) -> None:
     """Printed kernels know nothing of masks: they must not be used with them."""
     rng = np.random.default_rng(1)
     x, mask = rng.uniform(0.9, 1.1, size=(40, 30)), rng.random((40, 30)) < 0.7
-    given = {} if function in (*MEANS, *SPREADS) else {"initial": 1.05}
+    options = {} if function in (*MEANS, *SPREADS) else {"initial": 1.05}
 
     def f(v: Any) -> Any:
-        return np.sum(np.square(function(v, axis=1, where=mask, **given)))
+        return np.sum(np.square(function(v, axis=1, where=mask, **options)))
 
     expected = adarray.value_and_grad(f)(x)
     with use_all_sizes(backend):

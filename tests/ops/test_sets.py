@@ -23,16 +23,16 @@ def agree(got, want):
 
 def in_trace(f, *args):
     """Return the results of `f` on traced arguments, as ADArrays."""
-    kept = []
+    references = []
 
     def run(*xs):
-        made = f(*xs)
-        kept.append(made)
-        first = made[0] if isinstance(made, tuple) else made
+        result = f(*xs)
+        references.append(result)
+        first = result[0] if isinstance(result, tuple) else result
         return np.sum(first)
 
     adarray.grad(run, argnums=tuple(range(len(args))), intercept=False)(*args)
-    return kept[0]
+    return references[0]
 
 
 @pytest.mark.parametrize("index", [False, True])

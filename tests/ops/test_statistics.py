@@ -56,13 +56,13 @@ def agree(f: Callable[..., Any], *xs: Any) -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("x", [X, Z, X.astype(np.float32)], ids=["real", "complex", "float32"])
 def test_average(x: np.ndarray, keepdims: bool, returned: bool) -> None:
-    given = {"keepdims": keepdims, "returned": returned}
-    agree(lambda v: np.average(v, **given), x)
-    agree(lambda v: np.average(v, axis=(0, 1), **given), x)
-    agree(lambda v, w: np.average(v, axis=1, weights=w, **given), x, W)
-    agree(lambda v, w: np.average(v, -1, w, **given), x, W.astype(np.float32))
-    agree(lambda v, w: np.average(v, axis=(1, 0), weights=w, **given), x, X.T**2)
-    agree(lambda v, w: np.average(v, weights=w, **given), x, X**2)
+    options = {"keepdims": keepdims, "returned": returned}
+    agree(lambda v: np.average(v, **options), x)
+    agree(lambda v: np.average(v, axis=(0, 1), **options), x)
+    agree(lambda v, w: np.average(v, axis=1, weights=w, **options), x, W)
+    agree(lambda v, w: np.average(v, -1, w, **options), x, W.astype(np.float32))
+    agree(lambda v, w: np.average(v, axis=(1, 0), weights=w, **options), x, X.T**2)
+    agree(lambda v, w: np.average(v, weights=w, **options), x, X**2)
 
 
 def test_average_of_plain_numbers_with_traced_weights() -> None:
@@ -112,22 +112,22 @@ COVARIANCES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("given", COVARIANCES.values(), ids=COVARIANCES)
+@pytest.mark.parametrize("options", COVARIANCES.values(), ids=COVARIANCES)
 @pytest.mark.parametrize("x", [X, Z], ids=["real", "complex"])
-def test_cov(x: np.ndarray, given: dict[str, Any]) -> None:
-    if x.dtype.kind == "c" and "dtype" in given:
-        given = {"dtype": np.complex128}
-    agree(lambda v: np.cov(v, **given), x.T if "rowvar" in given else x)
+def test_cov(x: np.ndarray, options: dict[str, Any]) -> None:
+    if x.dtype.kind == "c" and "dtype" in options:
+        options = {"dtype": np.complex128}
+    agree(lambda v: np.cov(v, **options), x.T if "rowvar" in options else x)
 
 
-@pytest.mark.parametrize("given", COVARIANCES.values(), ids=COVARIANCES)
+@pytest.mark.parametrize("options", COVARIANCES.values(), ids=COVARIANCES)
 @pytest.mark.parametrize("x", [X, Z], ids=["real", "complex"])
-def test_cov_of_two_with_traced_weights(x: np.ndarray, given: dict[str, Any]) -> None:
-    x = x.T if "rowvar" in given else x
-    given = {k: v for k, v in given.items() if k != "dtype"}
-    if "fweights" in given:  # NumPy multiplies the weights into an array of floats
-        given["fweights"] = F
-    agree(lambda v, y, w: np.cov(v, y, aweights=w, **given), x, x[::-1] ** 2, W)
+def test_cov_of_two_with_traced_weights(x: np.ndarray, options: dict[str, Any]) -> None:
+    x = x.T if "rowvar" in options else x
+    options = {k: v for k, v in options.items() if k != "dtype"}
+    if "fweights" in options:  # NumPy multiplies the weights into an array of floats
+        options["fweights"] = F
+    agree(lambda v, y, w: np.cov(v, y, aweights=w, **options), x, x[::-1] ** 2, W)
 
 
 def test_cov_of_vectors() -> None:
@@ -178,14 +178,14 @@ def test_cov_refuses_what_numpy_refuses() -> None:
 @pytest.mark.parametrize("bins", [4, "sturges", EDGES, EDGES.tolist()], ids=str)
 @pytest.mark.parametrize("limits", [None, (-1.5, 1.25)], ids=["all", "some"])
 def test_histogram(limits: Any, bins: Any, density: Any) -> None:
-    given = {"range": limits, "density": density}
-    agree(lambda v: np.histogram(v, bins, **given), V)
+    options = {"range": limits, "density": density}
+    agree(lambda v: np.histogram(v, bins, **options), V)
     if isinstance(bins, str):
         with pytest.raises(TypeError, match="not supported for weighted data"):
             adarray.vjp(lambda v, w: np.histogram(v, bins, weights=w)[0], V, U)
         return
-    agree(lambda w: np.histogram(V, bins, weights=w, **given), U)
-    agree(lambda v, w: np.histogram(v, bins, weights=w, **given), V, U)
+    agree(lambda w: np.histogram(V, bins, weights=w, **options), U)
+    agree(lambda v, w: np.histogram(v, bins, weights=w, **options), V, U)
 
 
 def test_histograms_of_other_numbers() -> None:
@@ -299,11 +299,11 @@ ELSEWHERE = {"out", "bias", "ddof", "weights"}
 
 @pytest.mark.parametrize("function", ARGUMENTS)
 def test_every_parameter_makes_the_difference_that_it_makes_in_numpy(function: Any) -> None:
-    given = ARGUMENTS[function]
+    args = ARGUMENTS[function]
     names = list(inspect.signature(function).parameters)[1:]
-    assert set(names) - set(given) <= ELSEWHERE
+    assert set(names) - set(args) <= ELSEWHERE
     plain = leaves(function(X))
-    for name, value in given.items():
+    for name, value in args.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             expected = leaves(function(X, **{name: value}))

@@ -108,39 +108,39 @@ def check(f: Callable[[Any], Any], x: np.ndarray) -> None:
 @pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod", "max", "min", "nanmax",
                                   "nanmin", "all", "any"])  # fmt: skip
 def test_folds(
-    name: str, data: st.DataObject, x: np.ndarray, axis: Any, given: dict[str, Any]
+    name: str, data: st.DataObject, x: np.ndarray, axis: Any, keywords: dict[str, Any]
 ) -> None:
-    given |= data.draw(masks(x))
+    keywords |= data.draw(masks(x))
     if name not in ("all", "any"):
-        given |= data.draw(options(initial=[1.5, np.float64(0.25), 2]))
+        keywords |= data.draw(options(initial=[1.5, np.float64(0.25), 2]))
     if "sum" in name or "prod" in name:
-        given |= data.draw(options(dtype=[np.float32, np.float64, complex]))
-    check(lambda v: getattr(np, name)(v, axis=axis, **given), x)
+        keywords |= data.draw(options(dtype=[np.float32, np.float64, complex]))
+    check(lambda v: getattr(np, name)(v, axis=axis, **keywords), x)
 
 
 @STEADY
 @given(st.data(), arrays(), AXES, options(keepdims=[True, False], dtype=[np.float32, np.float64]))
 @pytest.mark.parametrize("name", ["mean", "nanmean", "var", "std", "nanvar", "nanstd"])
 def test_moments(
-    name: str, data: st.DataObject, x: np.ndarray, axis: Any, given: dict[str, Any]
+    name: str, data: st.DataObject, x: np.ndarray, axis: Any, keywords: dict[str, Any]
 ) -> None:
-    given |= data.draw(masks(x))
+    keywords |= data.draw(masks(x))
     if "mean" not in name:
-        given |= data.draw(options(ddof=[1, 0.5], mean=[0.25]) | options(correction=[1, 0.5]))
-    check(lambda v: getattr(np, name)(v, axis=axis, **given), x)
+        keywords |= data.draw(options(ddof=[1, 0.5], mean=[0.25]) | options(correction=[1, 0.5]))
+    check(lambda v: getattr(np, name)(v, axis=axis, **keywords), x)
 
 
 @STEADY
 @given(arrays(), st.sampled_from([None, 0, 1, -1, 3]), options(dtype=[np.float32, complex]))
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum", "nancumprod"])
-def test_running_folds(name: str, x: np.ndarray, axis: Any, given: dict[str, Any]) -> None:
-    check(lambda v: getattr(np, name)(v, axis=axis, **given), x)
+def test_running_folds(name: str, x: np.ndarray, axis: Any, keywords: dict[str, Any]) -> None:
+    check(lambda v: getattr(np, name)(v, axis=axis, **keywords), x)
 
 
 @STEADY
 @given(arrays(), st.sampled_from([None, 0, 1, -1, 3]), options(kind=["stable"], stable=[True]))
-def test_orders(x: np.ndarray, axis: Any, given: dict[str, Any]) -> None:
-    check(lambda v: np.sort(v, axis=axis, **given), x)
+def test_orders(x: np.ndarray, axis: Any, keywords: dict[str, Any]) -> None:
+    check(lambda v: np.sort(v, axis=axis, **keywords), x)
     check(lambda v: np.argsort(v, axis=axis, kind="stable"), x)
     check(lambda v: np.sort(np.partition(v, 1, axis=axis), axis=axis), x)
     check(lambda v: np.sort_complex(v), x)
@@ -158,20 +158,20 @@ LEVELS = st.sampled_from([0.3, np.float64(0.5), [0.1, 0.62], np.array([[0.2], [0
 @given(arrays(), AXES, LEVELS, st.sampled_from(METHODS), options(keepdims=[True]))
 @pytest.mark.parametrize("name", ["quantile", "percentile", "nanquantile", "nanpercentile"])
 def test_quantiles(
-    name: str, x: np.ndarray, axis: Any, q: Any, method: str, given: dict[str, Any]
+    name: str, x: np.ndarray, axis: Any, q: Any, method: str, keywords: dict[str, Any]
 ) -> None:
     q = q if "quantile" in name else (100 * np.asarray(q))[()]
-    check(lambda v: getattr(np, name)(v, q, axis=axis, method=method, **given), x)
+    check(lambda v: getattr(np, name)(v, q, axis=axis, method=method, **keywords), x)
 
 
 @STEADY
 @given(arrays(), AXES, options(keepdims=[True, False], overwrite_input=[True]))
 @pytest.mark.parametrize("name", ["median", "nanmedian", "ptp"])
-def test_medians(name: str, x: np.ndarray, axis: Any, given: dict[str, Any]) -> None:
+def test_medians(name: str, x: np.ndarray, axis: Any, keywords: dict[str, Any]) -> None:
     if name == "ptp":
-        given.pop("overwrite_input", None)
+        keywords.pop("overwrite_input", None)
     # NumPy may take leave to overwrite.
-    check(lambda v: getattr(np, name)(v.copy(), axis=axis, **given), x)
+    check(lambda v: getattr(np, name)(v.copy(), axis=axis, **keywords), x)
 
 
 @STEADY
@@ -180,49 +180,49 @@ def test_averages(data: st.DataObject, x: np.ndarray, axis: Any) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     shape = data.draw(st.sampled_from([None, x.shape, x.shape[:1], x.shape[-1:]]))
     weights = None if shape is None else np.asarray(rng.uniform(0.5, 2, size=shape))
-    given = data.draw(options(returned=[True], keepdims=[True, False]))
-    check(lambda v: np.average(v, axis=axis, weights=weights, **given), x)
+    keywords = data.draw(options(returned=[True], keepdims=[True, False]))
+    check(lambda v: np.average(v, axis=axis, weights=weights, **keywords), x)
 
 
 @STEADY
 @given(st.data(), arrays(st.sampled_from(["f8", "f4", "c16", "i8", "ties"])))
 def test_covariances(data: st.DataObject, x: np.ndarray) -> None:
     n = x.shape[-1] if x.ndim else 1
-    given = data.draw(options(rowvar=[False], bias=[True], ddof=[0, 1], fweights=[np.arange(n)],
+    keywords = data.draw(options(rowvar=[False], bias=[True], ddof=[0, 1], fweights=[np.arange(n)],
                               aweights=[1.0 / np.arange(1, n + 1)], dtype=[complex]))  # fmt: skip
-    check(lambda v: np.cov(v, **given), x)
-    kept = {k: v for k, v in given.items() if k in ("rowvar", "dtype")}
-    check(lambda v: np.corrcoef(v, **kept), x)
+    check(lambda v: np.cov(v, **keywords), x)
+    remaining = {k: v for k, v in keywords.items() if k in ("rowvar", "dtype")}
+    check(lambda v: np.corrcoef(v, **remaining), x)
 
 
 @STEADY
 @given(st.data(), arrays(st.sampled_from(["f8", "f4", "i8", "ties"])))
 def test_histograms(data: st.DataObject, x: np.ndarray) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    given = data.draw(
+    keywords = data.draw(
         options(bins=[3, 0, "fd", [-2, 0, 1, 5], np.linspace(-3, 3, 5)],
                 range=[(-2, 2), (1, 1), (2, -2)], density=[True],
                 weights=[rng.random(x.shape), rng.random(x.shape).astype("f4")])
     )  # fmt: skip
-    check(lambda v: np.histogram(v, **given), x)
-    if isinstance(given.get("bins", 1), int):
-        given |= {"range": None, "weights": None}
-        check(lambda v: np.histogramdd(v.reshape(v.size, 1), **given)[0], x)
+    check(lambda v: np.histogram(v, **keywords), x)
+    if isinstance(keywords.get("bins", 1), int):
+        keywords |= {"range": None, "weights": None}
+        check(lambda v: np.histogramdd(v.reshape(v.size, 1), **keywords)[0], x)
 
 
 @STEADY
 @given(arrays(st.just("f8")), AXES, st.data())
 @pytest.mark.parametrize("name", ["sum", "mean", "std", "nanvar", "nanmax", "median", "cumprod"])
 def test_gradients(name: str, x: np.ndarray, axis: Any, data: st.DataObject) -> None:
-    given: dict[str, Any] = {"axis": axis}
+    options: dict[str, Any] = {"axis": axis}
     if name == "cumprod":
-        given = {"axis": 0 if isinstance(axis, tuple) else axis}
+        options = {"axis": 0 if isinstance(axis, tuple) else axis}
     elif name not in ("median", "nanmax"):
-        given |= data.draw(masks(x))
-    expected = outcome(lambda v: getattr(np, name)(v, **given), x)
+        options |= data.draw(masks(x))
+    expected = outcome(lambda v: getattr(np, name)(v, **options), x)
     if isinstance(expected, Exception) or not np.all(np.isfinite(expected)):
         return
     if not x.size or (name == "std" and np.any(expected == 0)):
         return  # nothing to differentiate, or a corner
     with np.errstate(all="ignore"):
-        check_grads(lambda v: getattr(np, name)(v, **given), (x,), order=1)
+        check_grads(lambda v: getattr(np, name)(v, **options), (x,), order=1)

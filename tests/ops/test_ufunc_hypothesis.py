@@ -56,18 +56,18 @@ def check(call, x, what):
     agree(result(lambda: call(adarray.array(x))), expected, what)
     if x.dtype.kind not in "fc":
         return
-    found = []
+    results = []
 
     def f(v):
-        found.append(result(lambda: call(v)))
-        made = found[0]
-        if isinstance(made, ADArray) and made.requires_grad:
-            return np.sum(np.real(made)) + 0.0 * np.sum(np.real(v))
+        results.append(result(lambda: call(v)))
+        output = results[0]
+        if isinstance(output, ADArray) and output.requires_grad:
+            return np.sum(np.real(output)) + 0.0 * np.sum(np.real(v))
         return np.sum(np.real(v))
 
     with np.errstate(all="ignore"):
         slope = adarray.grad(f)(x)
-    agree(found[0], expected, (what, "traced"))
+    agree(results[0], expected, (what, "traced"))
     assert slope.shape == x.shape
     assert slope.dtype == x.dtype
 

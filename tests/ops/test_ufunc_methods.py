@@ -358,9 +358,9 @@ def test_out_of_every_method():
         assert np.subtract.outer(x[0], x[1], out=table) is table
         view = table[1:3, :2]
         assert np.add.reduce(x[None, :2, :2], axis=0, out=view) is view
-        kept = np.zeros_like(x, shape=(1, 4))
-        np.minimum.reduce(x, axis=0, keepdims=True, initial=1.0, where=MASK, out=kept)
-        return np.sum(total * running) + np.sum(segments**2) + np.sum(table**2) + np.sum(kept)
+        target = np.zeros_like(x, shape=(1, 4))
+        np.minimum.reduce(x, axis=0, keepdims=True, initial=1.0, where=MASK, out=target)
+        return np.sum(total * running) + np.sum(segments**2) + np.sum(table**2) + np.sum(target)
 
     check_grads(f, (MATRIX,), order=2)
     with pytest.raises(ValueError, match="non-broadcastable output operand"):

@@ -72,5 +72,5 @@ def outcomes(script: str) -> dict[str, str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return report

@@ -84,25 +84,25 @@ def _found(package: str, parts: list[str]) -> Any:
     # An attribute of a package may hide a module of the same name, and the other way round.
     for i in range(len(parts)):
         try:
-            found = importlib.import_module(".".join([package, *parts[:i]]))
+            module = importlib.import_module(".".join([package, *parts[:i]]))
             for part in parts[i:]:
-                found = getattr(found, part.removesuffix("()"))
+                module = getattr(module, part.removesuffix("()"))
                 if part.endswith("()"):  # a method of an instance: ``module.Class().method``
-                    found = found()
+                    module = module()
         except (AttributeError, ModuleNotFoundError):
             continue
-        if callable(found):
-            return found
+        if callable(module):
+            return module
     raise AttributeError(f"{package} has no function {'.'.join(parts)}")
 
 
 def resolve(call: Call) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the function of a row, and its arguments."""
     package = importlib.import_module(call.package)
-    found = _found(call.package, call.name.split("."))
+    function = _found(call.package, call.name.split("."))
     space = {"np": np, "pkg": package, "fixed": Fixed, "call": lambda *a, **k: (a, k)}
     args, kwargs = eval(f"call({call.arguments})", space)  # text of our own
-    return found, args, kwargs
+    return function, args, kwargs
 
 
 def _is_real(x: Any) -> bool:
@@ -183,7 +183,7 @@ def differences(
     f: Callable[[list[Any]], float], leaves: list[Any], relative: float
 ) -> list[np.ndarray]:
     """Return central differences of fourth order for every element of every leaf."""
-    found = []
+    results = []
     for k, leaf in enumerate(leaves):
         g = np.zeros(np.shape(leaf))
         for index in np.ndindex(*np.shape(leaf)):
@@ -201,8 +201,8 @@ def differences(
                 return float(f(moved))
 
             g[index] = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
-        found.append(g)
-    return found
+        results.append(g)
+    return results
 
 
 def plain_values(result: Any) -> Any:

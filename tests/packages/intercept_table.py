@@ -116,12 +116,12 @@ def row(result: Result) -> dict[str, str]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def write(found: list[Result], path: Path = TABLE) -> None:
+def write(rows: list[Result], path: Path = TABLE) -> None:
     """Write the table for the documentation."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(map(row, found))
+        writer.writerows(map(row, rows))
 
 
 def main() -> int:
@@ -130,11 +130,11 @@ def main() -> int:
     parser.add_argument("packages", nargs="*")
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} for the docs")
     options = parser.parse_args()
-    found: list[Result] = []
+    collected: list[Result] = []
     unexpected = 0
     for package in installed(options.packages):
         for result in results(package):
-            found.append(result)
+            collected.append(result)
             unexpected += result.passed == bool(known(result))
             shown = f"{result.error:.1e}" if result.error is not None else ""
             why = f"{known(result)} [{result.reason}]" if not result.passed else ""
@@ -142,14 +142,14 @@ def main() -> int:
             if result.passed and known(result):
                 line += ", though listed among the failures"
             print(line, flush=True)
-    passed = [r for r in found if r.passed]
+    passed = [r for r in collected if r.passed]
     print(f"{len(passed)} functions of {len({r.call.package for r in passed})} packages agree "
           f"with differences; {unexpected} rows are not what is expected")  # fmt: skip
     if options.write:
         if options.packages or unexpected:
             print("not written: packages are left out, or rows are not what is expected")
             return 1
-        write(found)
+        write(collected)
     return unexpected
 
 

@@ -42,8 +42,8 @@ def test_gradient(call: str) -> None:
     f = function(call)
     expected = differences(f)
     for intercept in (False, True):
-        found = adarray.grad(f, intercept=intercept)(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        gradient = adarray.grad(f, intercept=intercept)(X)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("call", ["((s - x) ** 2).mean()", "np.sum(num * x[:2])"])
@@ -92,8 +92,8 @@ def test_other_things_than_numbers_are_refused(call: str, message: str) -> None:
 
 
 def test_beside_plain_adarrays_pandas_computes() -> None:
-    made = adarray.array([1.0, 2.0])
-    for r in (num * made, made * num, np.multiply(num, made), np.multiply(made, num)):
+    array = adarray.array([1.0, 2.0])
+    for r in (num * array, array * num, np.multiply(num, array), np.multiply(array, num)):
         pd.testing.assert_frame_equal(r, num * np.array([1.0, 2.0]))
     mask = s > adarray.array(X)
     assert isinstance(mask, pd.Series)

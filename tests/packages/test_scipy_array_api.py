@@ -12,7 +12,7 @@ OTHERWISE = {"mixed", "cumulative"}
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
+def outcomes() -> dict[str, str]:
     return outcomes_of("scipy_array_api_cases.py")
 
 
@@ -22,13 +22,13 @@ def found() -> dict[str, str]:
     [("special", 40), ("stats", 50), ("signal", 10), ("fft", 11), ("integrate", 9),
      ("differentiate", 1), ("cluster", 1), ("optimize", 3), ("spatial", 4)],
 )  # fmt: skip
-def test_gradients_flow_through(part: str, least: int, found: dict[str, str]) -> None:
-    assert_right(found, least, lambda n: n.startswith(f"{part}."))
+def test_gradients_flow_through(part: str, least: int, outcomes: dict[str, str]) -> None:
+    assert_right(outcomes, least, lambda n: n.startswith(f"{part}."))
 
 
-def test_what_leaves_the_array_api_is_refused(found: dict[str, str]) -> None:
-    assert_right(found, 20, lambda n: n.startswith(REFUSED))
+def test_what_leaves_the_array_api_is_refused(outcomes: dict[str, str]) -> None:
+    assert_right(outcomes, 20, lambda n: n.startswith(REFUSED))
 
 
-def test_the_documentation_names_every_case(found: dict[str, str]) -> None:
-    assert not_documented(found, OTHERWISE) == []
+def test_the_documentation_names_every_case(outcomes: dict[str, str]) -> None:
+    assert not_documented(outcomes, OTHERWISE) == []

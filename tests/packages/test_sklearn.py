@@ -15,7 +15,7 @@ OTHERWISE = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
+def outcomes() -> dict[str, str]:
     return outcomes_of("sklearn_cases.py")
 
 
@@ -26,13 +26,13 @@ def found() -> dict[str, str]:
      ("linear_model", 6), ("discriminant_analysis", 3), ("naive_bayes", 1), ("pipeline", 1),
      ("model_selection", 2), ("metrics", 24)],
 )  # fmt: skip
-def test_gradients_flow_through(part: str, least: int, found: dict[str, str]) -> None:
-    assert_right(found, least, lambda n: n.split(".")[0] == part)
+def test_gradients_flow_through(part: str, least: int, outcomes: dict[str, str]) -> None:
+    assert_right(outcomes, least, lambda n: n.split(".")[0] == part)
 
 
-def test_what_leaves_the_array_api_is_refused(found: dict[str, str]) -> None:
-    assert_right(found, 15, lambda n: n.startswith(REFUSED))
+def test_what_leaves_the_array_api_is_refused(outcomes: dict[str, str]) -> None:
+    assert_right(outcomes, 15, lambda n: n.startswith(REFUSED))
 
 
-def test_the_documentation_names_every_case(found: dict[str, str]) -> None:
-    assert not_documented(found, OTHERWISE) == []
+def test_the_documentation_names_every_case(outcomes: dict[str, str]) -> None:
+    assert not_documented(outcomes, OTHERWISE) == []

@@ -52,8 +52,8 @@ def test_gradient(call: str) -> None:
 
     expected = [(number(X + h) - number(X - h)) / 2e-6 for h in 1e-6 * np.eye(6)]
     for intercept in (False, True):
-        found = adarray.grad(f, intercept=intercept)(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        gradient = adarray.grad(f, intercept=intercept)(X)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,12 @@ def check_drop_in(
     check_grads(keep, picked, order=order, argnums=range(len(picked)), **options)
     if single:
         narrow = [_narrow(x) for x in picked]
-        given = [_narrow(x) for x in args]
+        singles = [_narrow(x) for x in args]
         values.clear()
         narrow_args = args
-        args = tuple(given)
+        args = tuple(singles)
         adarray.vjp(keep, *narrow)
-        _same(values[0], theirs(*given, **kwargs), exact=False)
+        _same(values[0], theirs(*singles, **kwargs), exact=False)
         args = narrow_args
 
 

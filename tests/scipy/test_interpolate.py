@@ -191,9 +191,9 @@ def test_interp1d(kind: Any) -> None:
     _compare(lambda y, at: call(X, y, at), lambda y, at: plain(X, y, at), Y, AT, order=order)
     call, plain = _with("interp1d", kind=kind, axis=1, bounds_error=False, fill_value=0.5)
     _compare(lambda y, at: call(X, y, at), lambda y, at: plain(X, y, at), YS, FAR, order=1)
-    turned = slice(None, None, -1)
+    transposed = slice(None, None, -1)
     call, plain = _with("interp1d", kind=kind, fill_value="extrapolate")
-    _compare(lambda y, at: call(X[turned], y, at), lambda y, at: plain(X[turned], y, at), Y,
+    _compare(lambda y, at: call(X[transposed], y, at), lambda y, at: plain(X[transposed], y, at), Y,
              AT if kind in ("previous", "next") else FAR, order=1)  # fmt: skip
     np.testing.assert_array_equal(ours.interp1d(X, Y, kind)(AT), theirs.interp1d(X, Y, kind)(AT))
     with pytest.raises(ValueError, match="below the interpolation range"):

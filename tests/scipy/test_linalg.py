@@ -211,8 +211,8 @@ def test_riccati() -> None:
     r = S[:2, :2] + np.eye(2)
     for name in ("solve_continuous_are", "solve_discrete_are"):
         call, reference = getattr(ours, name), getattr(theirs, name)
-        given = (A / 3, B, S + np.eye(4), r)
-        np.testing.assert_allclose(adarray.vjp(call, *given)[0], reference(*given), rtol=1e-8)
+        args = (A / 3, B, S + np.eye(4), r)
+        np.testing.assert_allclose(adarray.vjp(call, *args)[0], reference(*args), rtol=1e-8)
 
         def symmetric(a: Any, b: Any, q: Any, r: Any, call: Any = call) -> Any:
             # SciPy refuses matrices q and r that are not symmetric.

@@ -31,12 +31,12 @@ def linear(a: Any, y0: Any, adjoint: str, t_eval: Any = None, method: str = "RK4
 @pytest.mark.parametrize("t_eval", TIMES)
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "LSODA"])
 def test_linear_systems(method: str, t_eval: Any) -> None:
-    found = adarray.grad(linear, (0, 1))(A, Y0, "continuous", t_eval, method)
+    gradient = adarray.grad(linear, (0, 1))(A, Y0, "continuous", t_eval, method)
     end = expm(2.0 * A)
     first = expm((t_eval[0] if t_eval else 0.0) * A)[0]
-    np.testing.assert_allclose(found[1], 2.0 * end.T @ end @ Y0 + first, rtol=1e-6)
+    np.testing.assert_allclose(gradient[1], 2.0 * end.T @ end @ Y0 + first, rtol=1e-6)
     expected = adarray.grad(linear, (0, 1))(A, Y0, "discrete", t_eval, "DOP853")
-    for mine, known in zip(found, expected, strict=True):
+    for mine, known in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(mine, known, rtol=1e-5, atol=1e-7)
 
 
@@ -59,15 +59,15 @@ def test_a_pendulum(wrap: Any) -> None:
     g = wrap(adarray.grad(lambda p, y0: loss(p, y0, "continuous"), (0, 1)))
     if wrap is adarray.jit:
         with pytest.warns(adarray.JitWarning):
-            found = g(p, Y0)
+            actual = g(p, Y0)
     else:
-        found = g(p, Y0)
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
-    assert found[0]["g"] == pytest.approx(expected[0]["g"], rel=1e-6)
-    assert found[0]["damping"].dtype == np.float32
-    assert found[0]["damping"] == pytest.approx(expected[0]["damping"], rel=1e-5)
-    np.testing.assert_allclose(found[0]["push"], expected[0]["push"], rtol=1e-6)
-    assert found[0]["name"] is None
+        actual = g(p, Y0)
+    np.testing.assert_allclose(actual[1], expected[1], rtol=1e-6)
+    assert actual[0]["g"] == pytest.approx(expected[0]["g"], rel=1e-6)
+    assert actual[0]["damping"].dtype == np.float32
+    assert actual[0]["damping"] == pytest.approx(expected[0]["damping"], rel=1e-5)
+    np.testing.assert_allclose(actual[0]["push"], expected[0]["push"], rtol=1e-6)
+    assert actual[0]["name"] is None
 
 
 def test_values_and_forward_mode() -> None:

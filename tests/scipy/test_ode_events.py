@@ -44,10 +44,10 @@ def fall(h: Any, g: Any, method: str) -> Any:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_fall(method: str) -> None:
     """The time is sqrt(2 h / g), and the speed sqrt(2 g h)."""
-    found = adarray.jacobian(fall, (0, 1))(H, G, method)
+    matrix = adarray.jacobian(fall, (0, 1))(H, G, method)
     time = np.sqrt(H / (2 * G)) * np.array([1 / H, -1 / G])
     speed = -np.sqrt(G * H / 2) * np.array([1 / H, 1 / G])
-    np.testing.assert_allclose(found, [time, speed, time, speed], rtol=1e-6)
+    np.testing.assert_allclose(matrix, [time, speed, time, speed], rtol=1e-6)
     second = adarray.hessian(lambda h: fall(h, G, method)[0])(H)
     assert float(second) == pytest.approx(-0.25 * np.sqrt(2 / G) * H**-1.5, rel=1e-5)
     _, along = adarray.jvp(lambda h: fall(h, G, method)[1], (H,), (1.0,))
@@ -73,9 +73,9 @@ def bounced_by_hand(h: Any, c: Any, count: int, until: float) -> Any:
 def test_a_bouncing_ball(count: int) -> None:
     """The adjoint jumps with each bounce, whose time moves."""
     until = {1: 1.0, 3: 2.4}[count]
-    found = adarray.grad(bounced, (0, 1))(H, 0.8, count, until)
+    gradient = adarray.grad(bounced, (0, 1))(H, 0.8, count, until)
     np.testing.assert_allclose(
-        found, adarray.grad(bounced_by_hand, (0, 1))(H, 0.8, count, until), rtol=1e-6
+        gradient, adarray.grad(bounced_by_hand, (0, 1))(H, 0.8, count, until), rtol=1e-6
     )
 
 
@@ -125,8 +125,8 @@ def many(k: Any, phase: Any, method: str, t_eval: Any = None) -> Any:
 def test_events_and_dense_output(method: str, t_eval: Any) -> None:
     """Against differences, with the values of SciPy."""
     plain = many(1.3, 0.7, method, t_eval)
-    found = adarray.vjp(lambda k, p: many(k, p, method, t_eval), 1.3, 0.7)[0]
-    for a, b in zip(found, plain, strict=True):
+    actual = adarray.vjp(lambda k, p: many(k, p, method, t_eval), 1.3, 0.7)[0]
+    for a, b in zip(actual, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
     _, tangent = adarray.jvp(lambda k, p: many(k, p, method, t_eval), (1.3, 0.7), (1.0, -0.5))
     step = 1e-4
@@ -144,9 +144,9 @@ def test_dense_output_in_time_and_start() -> None:
         return r.sol(t)
 
     def exact(y0: Any, t: Any) -> Any:
-        turned = np.stack([y0[0] * np.cos(t) + y0[1] * np.sin(t),
+        transposed = np.stack([y0[0] * np.cos(t) + y0[1] * np.sin(t),
                            y0[1] * np.cos(t) - y0[0] * np.sin(t)])  # fmt: skip
-        return np.exp(-0.5 * t) * turned
+        return np.exp(-0.5 * t) * transposed
 
     args = np.array([1.0, 0.3]), np.array([0.0, 0.7, 2.2, 3.0])
     for mine, known in zip(
@@ -214,8 +214,8 @@ def test_long_solutions_keep_their_states_only(monkeypatch: pytest.MonkeyPatch) 
     second = adarray.hvp(heat)(3.0, y0, 1.0)
     _, along = adarray.jvp(heat, (3.0, y0), (1.0, y0))
     monkeypatch.setattr(_ode_track, "MUCH", 0)
-    for found, known in zip(adarray.grad(heat, (0, 1))(3.0, y0), expected, strict=True):
-        np.testing.assert_allclose(found, known, rtol=1e-10)
+    for actual, known in zip(adarray.grad(heat, (0, 1))(3.0, y0), expected, strict=True):
+        np.testing.assert_allclose(actual, known, rtol=1e-10)
     assert adarray.hvp(heat)(3.0, y0, 1.0) == pytest.approx(second, rel=1e-8)
     assert adarray.grad(adarray.grad(heat))(3.0, y0) == pytest.approx(second, rel=1e-8)
     assert adarray.jvp(heat, (3.0, y0), (1.0, y0))[1] == pytest.approx(along, rel=1e-10)

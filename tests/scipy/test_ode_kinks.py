@@ -76,9 +76,9 @@ def test_gradients_are_as_accurate_as_the_solution(case: str, method: str) -> No
     rtol = 1e-6 if method == "RK23" else 1e-8 if implicit else 1e-10
     k, h = 0.83, 1e-4
     expected = (8 * (exact(k + h) - exact(k - h)) - exact(k + 2 * h) + exact(k - 2 * h)) / (12 * h)
-    value, found = adarray.value_and_grad(lambda k: _end(f, k, method, rtol))(k)
+    value, gradient = adarray.value_and_grad(lambda k: _end(f, k, method, rtol))(k)
     assert abs(value - exact(k)) < 100 * rtol
-    assert abs(found - expected) < (10 * rtol**0.5 if implicit else 100 * rtol)
+    assert abs(gradient - expected) < (10 * rtol**0.5 if implicit else 100 * rtol)
 
 
 @pytest.mark.parametrize("mode", ["jvp", "intercept", "args", "start"])
@@ -91,11 +91,11 @@ def test_in_every_mode(mode: str) -> None:
         return _end(f, k, "RK45", 1e-9)
 
     if mode == "jvp":
-        found = adarray.jvp(end, (k,), (1.0,))[1]
+        tangent = adarray.jvp(end, (k,), (1.0,))[1]
     elif mode == "intercept":
-        found = adarray.grad(end, intercept=True)(k)
+        tangent = adarray.grad(end, intercept=True)(k)
     elif mode == "args":
-        found = adarray.grad(lambda k: ours.solve_ivp(
+        tangent = adarray.grad(lambda k: ours.solve_ivp(
             f, (0.0, 2.0), [1.0], args=(k,), rtol=1e-9, atol=1e-11).y[0, -1])(k)  # fmt: skip
     else:  # y(2) = k y0 for a start below the kink; here it is above
 
@@ -104,9 +104,9 @@ def test_in_every_mode(mode: str) -> None:
                 lambda t, y: f(t, y, k), (0.0, 2.0), [a], rtol=1e-9, atol=1e-11
             ).y[0, -1]
 
-        found = adarray.grad(from_start)(1.0)
+        tangent = adarray.grad(from_start)(1.0)
         expected = k / 0.6 * exact(k)  # t1 moves by 1/0.6
-    assert abs(found - expected) < 2e-8
+    assert abs(tangent - expected) < 2e-8
 
 
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "odeint", "Radau", "BDF", "LSODA"])
@@ -129,9 +129,9 @@ def test_implicit_methods_over_what_is_no_jump_of_the_state(method: str) -> None
         (lambda t, y, k: -k * np.tanh(200.0 * (y - 0.6)), 1e-3),
     ):
         h, k = 1e-4, 0.83
-        found = adarray.grad(lambda k, f=f: _end(f, k, method, 1e-8))(k)
+        gradient = adarray.grad(lambda k, f=f: _end(f, k, method, 1e-8))(k)
         ends = [_end(f, k + d, "Radau", 1e-11) for d in (h, -h)]
-        assert abs(found - (ends[0] - ends[1]) / (2 * h)) < tolerance
+        assert abs(gradient - (ends[0] - ends[1]) / (2 * h)) < tolerance
 
 
 @pytest.mark.parametrize("outer", [adarray.grad, lambda g: lambda k: adarray.jvp(g, (k,), (1.0,))])
@@ -147,8 +147,8 @@ def test_second_derivatives_over_kinks_at_given_times() -> None:
 
     k, h = 0.83, 1e-3
     slope = adarray.grad(lambda k: _end(f, k, "RK45", 1e-10))
-    found = adarray.grad(slope)(k)
-    assert abs(found - (slope(k + h) - slope(k - h)) / (2 * h)) < 1e-5
+    gradient = adarray.grad(slope)(k)
+    assert abs(gradient - (slope(k + h) - slope(k - h)) / (2 * h)) < 1e-5
 
 
 def test_a_jump_at_a_given_time_is_differentiated() -> None:

@@ -70,13 +70,13 @@ def both(case: str, monkeypatch: pytest.MonkeyPatch, of: Callable[..., Any]) -> 
     def loss(p: Any, y0: Any) -> Any:
         return end(f, p, y0, method, **options)
 
-    found = of(loss)(P, Y0)
+    actual = of(loss)(P, Y0)
     monkeypatch.setattr(_ode_steps, "LARGEST", 0)
-    return found, of(loss)(P, Y0)
+    return actual, of(loss)(P, Y0)
 
 
-def close(found: Any, expected: Any, rtol: float = 1e-9) -> None:
-    for x, y in zip(adarray.ravel(found)[0], adarray.ravel(expected)[0], strict=True):
+def close(actual: Any, expected: Any, rtol: float = 1e-9) -> None:
+    for x, y in zip(adarray.ravel(actual)[0], adarray.ravel(expected)[0], strict=True):
         assert x == pytest.approx(y, rel=rtol, abs=1e-12)
 
 

@@ -44,17 +44,17 @@ def test_rosenbrock(method: str, second: str | None, wrap: Any) -> None:
     start = START
     if method == "dogleg":  # takes positive definite Hessians alone
         start = 1.0 + 0.1 * (START - 1.0)
-    made = {"hessp": wrap(adarray.hvp(rosenbrock)), "hess": wrap(adarray.hessian(rosenbrock))}
-    more = {second: made[second]} if second else {}
+    curvature = {"hessp": wrap(adarray.hvp(rosenbrock)), "hess": wrap(adarray.hessian(rosenbrock))}
+    more = {second: curvature[second]} if second else {}
     options: dict[str, Any] = {"gtol": 1e-9} if second else {}
     options = {"TNC": {"maxfun": 1000}, "Newton-CG": {"xtol": 1e-10}}.get(method, options)
     value_and_grad = wrap(adarray.value_and_grad(rosenbrock))
-    found = optimize.minimize(
+    solution = optimize.minimize(
         value_and_grad, start, jac=True, method=method, options=options, **more
     )
-    np.testing.assert_allclose(found.x, np.ones(5), rtol=2e-3 if method == "TNC" else 1e-4)
+    np.testing.assert_allclose(solution.x, np.ones(5), rtol=2e-3 if method == "TNC" else 1e-4)
     if second:  # Newton's methods find many digits
-        np.testing.assert_allclose(found.x, np.ones(5), rtol=1e-7)
+        np.testing.assert_allclose(solution.x, np.ones(5), rtol=1e-7)
 
 
 def test_with_constraints() -> None:
@@ -68,17 +68,17 @@ def test_with_constraints() -> None:
     def distance(x: Any) -> Any:
         return np.sum((x - np.array([3.0, 4.0])) ** 2)
 
-    found = optimize.minimize(
+    solution = optimize.minimize(
         adarray.value_and_grad(distance), np.array([0.5, 0.5]), jac=True, method="trust-constr",
         hessp=adarray.hvp(distance), constraints=[ring], bounds=[(0.0, 2.0)] * 2,
     )  # fmt: skip
-    np.testing.assert_allclose(found.x, [0.6, 0.8], atol=1e-5)
-    found = optimize.minimize(
+    np.testing.assert_allclose(solution.x, [0.6, 0.8], atol=1e-5)
+    solution = optimize.minimize(
         adarray.value_and_grad(distance), np.array([0.5, 0.5]), jac=True, method="SLSQP",
         constraints={"type": "eq", "fun": lambda x: np.sum(x**2) - 1.0,
                      "jac": adarray.grad(lambda x: np.sum(x**2))},
     )  # fmt: skip
-    np.testing.assert_allclose(found.x, [0.6, 0.8], atol=1e-5)
+    np.testing.assert_allclose(solution.x, [0.6, 0.8], atol=1e-5)
 
 
 GUESS = {"height": 1.0, "rate": 1.0, "trend": np.zeros(2), "name": "decay", "terms": 2}
@@ -106,23 +106,23 @@ def test_a_fit_with_a_nest_of_parameters(wrap: Any) -> None:
         return np.sum(residuals(v) ** 2)
 
     for method in ("trf", "dogbox", "lm"):
-        found = optimize.least_squares(
+        solution = optimize.least_squares(
             residuals, vector, jac=wrap(adarray.jacobian(residuals)), method=method
         )
-        assert_fitted(unravel(found.x), 1e-6)
-    found = optimize.minimize(
+        assert_fitted(unravel(solution.x), 1e-6)
+    solution = optimize.minimize(
         wrap(adarray.value_and_grad(loss)), vector, jac=True, hess=wrap(adarray.hessian(loss)),
         method="trust-exact",
     )  # fmt: skip
-    assert_fitted(unravel(found.x), 1e-5)
+    assert_fitted(unravel(solution.x), 1e-5)
 
 
 def test_roots_with_jacobians() -> None:
     def equations(x: Any) -> Any:
         return np.array([x[0] ** 2 + x[1] ** 2 - 25.0, x[0] * x[1] - 12.0])
 
-    found = optimize.root(equations, np.array([2.0, 5.0]), jac=adarray.jacobian(equations))
-    np.testing.assert_allclose(found.x, [3.0, 4.0], rtol=1e-10)
+    solution = optimize.root(equations, np.array([2.0, 5.0]), jac=adarray.jacobian(equations))
+    np.testing.assert_allclose(solution.x, [3.0, 4.0], rtol=1e-10)
     slope = adarray.grad(lambda x: x**3 - 2.0)
     assert optimize.newton(lambda x: x**3 - 2.0, 1.0, fprime=slope) == pytest.approx(2 ** (1 / 3))
 
@@ -139,7 +139,7 @@ def test_a_sparse_jacobian() -> None:
     measured = residuals(truth)
     jac = adarray.sparse_jacobian(residuals)
     start = truth + 0.3 * np.cos(3.0 * np.arange(n))
-    found = optimize.least_squares(residuals, start, jac=jac, xtol=1e-12, ftol=1e-15, gtol=1e-12)
+    solution = optimize.least_squares(residuals, start, jac=jac, xtol=1e-12, ftol=1e-15, gtol=1e-12)
     assert jac(start).nnz == 2 * (n - 1) + 6
-    np.testing.assert_allclose(found.x, truth, atol=1e-5)
+    np.testing.assert_allclose(solution.x, truth, atol=1e-5)
     np.testing.assert_allclose(jac(start).toarray(), adarray.jacobian(residuals)(start), rtol=1e-10)

@@ -68,8 +68,8 @@ def on_a_circle(a: Any, radius: Any, method: str, form: str) -> Any:
 def test_a_disc(method: str, form: str) -> None:
     a = np.array([3.0, 4.0])
     unit = a / 5.0
-    found = adarray.vjp(on_a_circle, a, 2.0, method, form, allow_int=True)[0]
-    np.testing.assert_allclose(found, 2.0 * unit, atol=1e-5)
+    actual = adarray.vjp(on_a_circle, a, 2.0, method, form, allow_int=True)[0]
+    np.testing.assert_allclose(actual, 2.0 * unit, atol=1e-5)
     j, along = adarray.jacobian(on_a_circle, (0, 1))(a, 2.0, method, form)
     np.testing.assert_allclose(j, 2.0 / 5.0 * (np.eye(2) - np.outer(unit, unit)), atol=1e-6)
     np.testing.assert_allclose(along, unit, atol=1e-6)
@@ -232,8 +232,8 @@ def test_linear_programs() -> None:
 
     plain = theirs.linprog(COSTS, ABOVE, LIMITS, [[0.0, 1.0, 2.0]], [1.2],
                            [(0, 3.0), (0, None), (0, 1.0)])  # fmt: skip
-    found = adarray.vjp(solve, COSTS, ABOVE, LIMITS, 3.0)[0]
-    for a, b in zip(found, (plain.x, plain.fun, plain.slack, plain.ineqlin.marginals,
+    actual = adarray.vjp(solve, COSTS, ABOVE, LIMITS, 3.0)[0]
+    for a, b in zip(actual, (plain.x, plain.fun, plain.slack, plain.ineqlin.marginals,
                             plain.upper.marginals), strict=True):  # fmt: skip
         np.testing.assert_allclose(a, b, atol=1e-12)
     check_grads(solve, (COSTS, ABOVE, LIMITS, 3.0), rtol=1e-6, atol=1e-6, eps=1e-4)
@@ -245,8 +245,8 @@ def test_random_linear_programs(seed: int) -> None:
     c, a, b = r.normal(size=5), r.normal(size=(4, 5)), r.uniform(1.0, 2.0, 4)
 
     def solve(c: Any, a: Any, b: Any) -> Any:
-        found = ours.linprog(c, a, b, bounds=(-1.0, 2.0))
-        return found.x, found.fun
+        actual = ours.linprog(c, a, b, bounds=(-1.0, 2.0))
+        return actual.x, actual.fun
 
     check_grads(solve, (c, a, b), rtol=1e-5, atol=1e-5, eps=1e-6)
     np.testing.assert_allclose(adarray.grad(lambda c: solve(c, a, b)[1])(c), solve(c, a, b)[0])
@@ -282,9 +282,9 @@ def test_original_code(wrap: Any) -> None:
     g = wrap(adarray.grad(solve, (0, 1, 2, 3)))
     if wrap is adarray.jit:
         with pytest.warns(adarray.JitWarning):
-            found = g(*args)
+            actual = g(*args)
     else:
-        found = g(*args)
+        actual = g(*args)
     step = 1e-5
     for k, x in enumerate(args):
         for i in np.ndindex(x.shape):
@@ -293,4 +293,4 @@ def test_original_code(wrap: Any) -> None:
             up, down = (
                 float(np.sum(solve(*args[:k], x + m, *args[k + 1 :]))) for m in (move, -move)
             )
-            assert found[k][i] == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-4)
+            assert actual[k][i] == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-4)

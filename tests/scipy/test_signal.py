@@ -161,8 +161,8 @@ def test_single_precision_stays_single(name: str) -> None:
     ]
 
     def total(x: Any) -> Any:
-        given = [*narrow[: argnums[-1]], x, *narrow[argnums[-1] + 1 :]]
-        r = getattr(ours, name)(*given, **kwargs)
+        args = [*narrow[: argnums[-1]], x, *narrow[argnums[-1] + 1 :]]
+        r = getattr(ours, name)(*args, **kwargs)
         r = r[-1] if isinstance(r, tuple) else r
         assert r.dtype.char in "fF"
         return np.sum(np.abs(r) ** 2)
@@ -191,14 +191,14 @@ def test_sections() -> None:
 
 
 def test_find_peaks() -> None:
-    given = {"height": 0.1, "threshold": 0.0, "prominence": 0.1}
+    options = {"height": 0.1, "threshold": 0.0, "prominence": 0.1}
 
     def properties(x: Any) -> Any:
-        peaks, found = theirs.find_peaks(adarray.value_of(x), **given)
-        positions, mine = ours.find_peaks(x, **given)
+        peaks, properties = theirs.find_peaks(adarray.value_of(x), **options)
+        positions, mine = ours.find_peaks(x, **options)
         np.testing.assert_array_equal(adarray.value_of(positions), peaks)
-        assert mine.keys() == found.keys()
-        for k, v in found.items():
+        assert mine.keys() == properties.keys()
+        for k, v in properties.items():
             np.testing.assert_allclose(adarray.value_of(mine[k]), v)
         return [v for k, v in mine.items() if "bases" not in k]
 

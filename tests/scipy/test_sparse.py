@@ -35,8 +35,8 @@ KINDS = ("array", "matrix")
 
 def _make(fmt: str, kind: str) -> Callable[[Any], Any]:
     """Return the function from the nonzeros, by rows, to a sparse array."""
-    made = getattr(ours, f"{fmt}_{kind}")
-    return lambda data: made((data, (ROWS, COLS)), shape=(4, 5))
+    member = getattr(ours, f"{fmt}_{kind}")
+    return lambda data: member((data, (ROWS, COLS)), shape=(4, 5))
 
 
 # Operations on a matrix and a vector or matrix; the result is dense or sparse.
@@ -137,10 +137,10 @@ def test_repeated_positions_add() -> None:
     rows, cols = np.array([0, 1, 0, 1]), np.array([1, 0, 1, 1])
     data = np.array([1.0, 2.0, 3.0, 4.0])
     for fmt in FORMATS:
-        made = getattr(ours, f"{fmt}_array")
+        member = getattr(ours, f"{fmt}_array")
 
-        def dense(d: Any, made: Any = made) -> Any:
-            A = made((d, (rows, cols)), shape=(2, 2))
+        def dense(d: Any, result: Any = member) -> Any:
+            A = result((d, (rows, cols)), shape=(2, 2))
             return A.toarray(), A.tocsr().power(2).toarray(), A.multiply(A).toarray(), A.diagonal(1)
 
         expected = np.array([[0.0, 4.0], [2.0, 4.0]])
@@ -171,10 +171,10 @@ def test_plain_values_are_scipys() -> None:
     assert isinstance(mine, theirs.csr_array)
     assert ours.issparse(mine)
     np.testing.assert_array_equal((A @ A.T).toarray(), (mine @ mine.T).toarray())
-    for made in (mine + mine, mine * 2, mine.T, mine[1:], mine.tocsc(), ours.eye_array(3),
+    for result in (mine + mine, mine * 2, mine.T, mine[1:], mine.tocsc(), ours.eye_array(3),
                  ours.hstack([mine, mine]), ours.random_array((3, 3), density=0.5)):  # fmt: skip
-        assert type(made).__module__.startswith("adarray.scipy.sparse")
-        assert isinstance(made.data, np.ndarray)
+        assert type(result).__module__.startswith("adarray.scipy.sparse")
+        assert isinstance(result.data, np.ndarray)
     assert type(mine.sum(axis=0)) is np.ndarray
     back = pickle.loads(pickle.dumps(mine))
     np.testing.assert_array_equal(back.toarray(), DENSE)

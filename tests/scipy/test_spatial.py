@@ -146,11 +146,11 @@ def test_kernel_densities(name):
 def test_a_plain_density_is_scipys_own():
     from adarray.scipy.stats import gaussian_kde
 
-    made, theirs = gaussian_kde(DATA), st.gaussian_kde(DATA)
-    assert isinstance(made, st.gaussian_kde)
-    np.testing.assert_array_equal(made(DATA), theirs(DATA))
-    np.testing.assert_array_equal(made.logpdf(DATA), theirs.logpdf(DATA))
-    assert made.integrate_box([0, 0], [1, 1]) == theirs.integrate_box([0, 0], [1, 1])
+    result, theirs = gaussian_kde(DATA), st.gaussian_kde(DATA)
+    assert isinstance(result, st.gaussian_kde)
+    np.testing.assert_array_equal(result(DATA), theirs(DATA))
+    np.testing.assert_array_equal(result.logpdf(DATA), theirs.logpdf(DATA))
+    assert result.integrate_box([0, 0], [1, 1]) == theirs.integrate_box([0, 0], [1, 1])
 
 
 # -- distributions that are objects ---------------------------------------------------------------

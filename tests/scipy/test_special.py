@@ -38,20 +38,20 @@ PUBLIC = [n for n in scipy_special.__all__ if not n.startswith("_")]
 
 def kind_of(name: str) -> str:
     """Return how a public name is classified: differentiable, constant, refused or other."""
-    found = getattr(special, name)
+    member = getattr(special, name)
     if name in special.OTHERS:
         return "other"
-    if isinstance(found, np.ufunc):
-        if found in REFUSED:
+    if isinstance(member, np.ufunc):
+        if member in REFUSED:
             return "refused"
-        if found in CONSTANT_FUNCTIONS:
+        if member in CONSTANT_FUNCTIONS:
             return "constant"
-        return "differentiable" if found in FUNCTIONS or found in COMPOSITES else "unknown"
+        return "differentiable" if member in FUNCTIONS or member in COMPOSITES else "unknown"
     if name in special.REASONS:
         return "refused"
     from adarray.scipy._drop_in import REPLACEMENTS
 
-    if name in special.DISPATCHING or found in REPLACEMENTS.values():
+    if name in special.DISPATCHING or member in REPLACEMENTS.values():
         return "differentiable"
     return "unknown"
 
@@ -112,13 +112,13 @@ def test_scaled_functions_are_not_analytic(name: str, fixed: float, z: complex) 
 
 
 def test_without_scipy_the_import_tells_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = sys.modules["adarray.scipy"]
+    module = sys.modules["adarray.scipy"]
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.delitem(sys.modules, "adarray.scipy")
     with pytest.raises(ImportError, match=r"pip install adarray\[scipy\]"):
         importlib.import_module("adarray.scipy")
-    sys.modules["adarray.scipy"] = kept
-    adarray.scipy = kept
+    sys.modules["adarray.scipy"] = module
+    adarray.scipy = module
 
 
 # -- ufuncs that are computed as others --------------------------------------------------------
@@ -293,8 +293,8 @@ def test_complex_derivative(name: str) -> None:
     h = 1e-4
     along = (f(z + h) - f(z - h)) / (2 * h)
     np.testing.assert_allclose(slope(z), along, rtol=3e-7, atol=3e-8)
-    turned = (f(z + 1j * h) - f(z - 1j * h)) / (2j * h)
-    np.testing.assert_allclose(slope(z), turned, rtol=3e-7, atol=3e-8)
+    transposed = (f(z + 1j * h) - f(z - 1j * h)) / (2j * h)
+    np.testing.assert_allclose(slope(z), transposed, rtol=3e-7, atol=3e-8)
     again = adarray.vjp(slope, z)[1](np.ones(2, complex))[0]
     np.testing.assert_allclose(again, (slope(z + h) - slope(z - h)) / (2 * h), rtol=1e-6, atol=1e-7)
 

@@ -179,9 +179,9 @@ def test_describe_and_mode() -> None:
         )
     np.testing.assert_array_equal(adarray.value_of(got.minmax[0]), expected.minmax[0])
     a = np.array([1.0, 2.0, 2.0, 3.0])
-    found = stats.mode(adarray.array(a, requires_grad=True))
-    assert adarray.value_of(found.mode) == 2.0
-    assert found.count == 2
+    actual = stats.mode(adarray.array(a, requires_grad=True))
+    assert adarray.value_of(actual.mode) == 2.0
+    assert actual.count == 2
     np.testing.assert_array_equal(
         adarray.grad(lambda a: stats.mode(a).mode)(a), [0.0, 0.5, 0.5, 0.0]
     )

@@ -15,10 +15,10 @@ sparse = pytest.importorskip("scipy.sparse")
 
 
 def native() -> Any:
-    found = coloring.library()
-    if found is greedy:
+    library = coloring.library()
+    if library is greedy:
         pytest.skip("the C module of colourings is not there")
-    return found
+    return library
 
 
 def random_pattern(seed: int, m: int, n: int, symmetric: bool = False) -> Any:
@@ -26,19 +26,19 @@ def random_pattern(seed: int, m: int, n: int, symmetric: bool = False) -> Any:
     dense = rng.random((m, n)) < rng.choice([0.05, 0.2, 0.5])
     if symmetric:
         dense |= dense.T
-    made = sparse.csr_array(dense)
-    return made.indptr.astype(np.int64), made.indices.astype(np.int32), dense
+    pattern = sparse.csr_array(dense)
+    return pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32), dense
 
 
 def band(n: int, width: int) -> Any:
     near = np.abs(np.arange(n)[:, None] - np.arange(n)) <= width
-    made = sparse.csr_array(near)
-    return made.indptr.astype(np.int64), made.indices.astype(np.int32)
+    pattern = sparse.csr_array(near)
+    return pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
 
 
 def without_diagonal(dense: np.ndarray) -> Any:
-    made = sparse.csr_array(dense & ~np.eye(len(dense), dtype=bool))
-    return made.indptr.astype(np.int64), made.indices.astype(np.int32)
+    pattern = sparse.csr_array(dense & ~np.eye(len(dense), dtype=bool))
+    return pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,11 +68,11 @@ def test_c_is_as_python(seed: int) -> None:
 @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
 def test_columns_of_one_colour_do_not_meet(seed: int, mode: str) -> None:
     start, at, dense = random_pattern(seed, 17, 23)
-    made = coloring.of_jacobian((start, at), 23, mode)
+    colors = coloring.of_jacobian((start, at), 23, mode)
     matrix = np.where(dense, np.random.default_rng(seed).normal(size=dense.shape), 0.0)
-    seeds = np.arange(made.total)[:, None] == made.colors
-    sums = (matrix @ seeds.T).T if made.mode == "forward" else seeds @ matrix
-    np.testing.assert_allclose(sums.ravel()[made.where], matrix[dense])
+    seeds = np.arange(colors.total)[:, None] == colors.colors
+    sums = (matrix @ seeds.T).T if colors.mode == "forward" else seeds @ matrix
+    np.testing.assert_allclose(sums.ravel()[colors.where], matrix[dense])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -82,8 +82,8 @@ def test_both_modes_recover_entries(seed: int) -> None:
     _, _, dense = random_pattern(seed, 24, 30)
     dense[rng.integers(0, 24, 2)] = True
     dense[:, rng.integers(0, 30, 2)] |= rng.random((24, 2)) < 0.8
-    made = sparse.csr_array(dense)
-    start, at = made.indptr.astype(np.int64), made.indices.astype(np.int32)
+    pattern = sparse.csr_array(dense)
+    start, at = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
     matrix = np.where(dense, rng.normal(size=dense.shape), 0.0)
     both = bidirectional.of_both((start, at), 30)
     assert both is not None
@@ -105,13 +105,13 @@ def test_hessians_are_recovered(
     if lib == "Python":
         monkeypatch.setattr(coloring, "library", lambda: greedy)
     start, at, dense = random_pattern(seed, 25, 25, symmetric=True)
-    made = coloring.of_hessian((start, at), recovery)
+    colors = coloring.of_hessian((start, at), recovery)
     matrix = np.random.default_rng(seed).normal(size=dense.shape)
     matrix = np.where(dense, matrix + matrix.T, 0.0)
-    sums = (matrix @ (np.arange(made.total)[:, None] == made.colors).T).T.ravel()
-    if made.steps is not None:
-        sums = coloring.library().substitute(*made.steps, sums.copy())
-    np.testing.assert_allclose(sums[made.where], matrix[dense], atol=1e-9)
+    sums = (matrix @ (np.arange(colors.total)[:, None] == colors.colors).T).T.ravel()
+    if colors.steps is not None:
+        sums = coloring.library().substitute(*colors.steps, sums.copy())
+    np.testing.assert_allclose(sums[colors.where], matrix[dense], atol=1e-9)
 
 
 def known(name: str) -> Callable[[], int]:

@@ -51,9 +51,9 @@ def branching(x: Any) -> Any:
 def test_jacobians(mode: str, jit: bool) -> None:
     prepared = adarray.sparse_jacobian(neighbours, mode=mode, jit=jit).prepare(X)
     for x in (X, 2.0 * X, X, -X):
-        made = prepared(x)
-        assert isinstance(made, sparse.csr_array)
-        np.testing.assert_allclose(made.toarray(), adarray.jacobian(neighbours)(x))
+        result = prepared(x)
+        assert isinstance(result, sparse.csr_array)
+        np.testing.assert_allclose(result.toarray(), adarray.jacobian(neighbours)(x))
 
 
 @pytest.mark.parametrize("jit", [True, False])
@@ -69,9 +69,9 @@ def test_hessians(f: Any, recovery: str, jit: bool) -> None:
 def test_another_path_has_another_pattern(jit: bool) -> None:
     prepared = adarray.sparse_jacobian(branching, jit=jit).prepare(X)
     for sign in (1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
-        found = prepared(sign * X)
-        np.testing.assert_allclose(found.toarray(), adarray.jacobian(branching)(sign * X))
-        assert found.nnz == (5 if sign > 0 else 9)
+        actual = prepared(sign * X)
+        np.testing.assert_allclose(actual.toarray(), adarray.jacobian(branching)(sign * X))
+        assert actual.nnz == (5 if sign > 0 else 9)
     assert prepared.pattern.nnz == 9
 
 
@@ -143,8 +143,8 @@ def test_indices_may_be_arguments(jit: bool) -> None:
 
     prepared = adarray.sparse_jacobian(f, jit=jit).prepare(X, np.array([4, 4, 0]))
     for index in ([4, 4, 0], [1, 2, 3], [4, 4, 0], [0, 1, 2]):
-        found = prepared(X, np.array(index)).toarray()
-        np.testing.assert_allclose(found, adarray.jacobian(f)(X, np.array(index)))
+        actual = prepared(X, np.array(index)).toarray()
+        np.testing.assert_allclose(actual, adarray.jacobian(f)(X, np.array(index)))
 
 
 def test_zeros_of_other_arguments_are_no_zeros_of_the_pattern() -> None:
@@ -171,9 +171,9 @@ def test_the_structure_is_shared_and_read_only() -> None:
 
 
 def test_coordinates() -> None:
-    made = adarray.sparse_jacobian(neighbours, format="coo")(X)
-    assert isinstance(made, sparse.coo_array)
-    np.testing.assert_allclose(made.toarray(), adarray.jacobian(neighbours)(X))
+    matrix = adarray.sparse_jacobian(neighbours, format="coo")(X)
+    assert isinstance(matrix, sparse.coo_array)
+    np.testing.assert_allclose(matrix.toarray(), adarray.jacobian(neighbours)(X))
 
 
 def test_attributes() -> None:
@@ -198,10 +198,10 @@ def test_nests_and_several_arguments() -> None:
         return w["a"] * x[:3] + w["b"] * x[0]
 
     w, x = {"a": np.array([1.0, 2.0, 3.0]), "b": 0.5, "kind": "linear"}, X
-    found = adarray.sparse_jacobian(f, jit=False)(w, x)
-    np.testing.assert_allclose(found["a"].toarray(), np.diag(x[:3]))
-    np.testing.assert_allclose(found["b"].toarray(), np.full((3, 1), x[0]))
-    assert found["kind"] is None
+    matrix = adarray.sparse_jacobian(f, jit=False)(w, x)
+    np.testing.assert_allclose(matrix["a"].toarray(), np.diag(x[:3]))
+    np.testing.assert_allclose(matrix["b"].toarray(), np.full((3, 1), x[0]))
+    assert matrix["kind"] is None
     by_w, by_x = adarray.sparse_jacobian(f, argnums=("w", "x"), jit=False)(w, x=x)
     assert by_w["a"].shape == (3, 3)
     np.testing.assert_allclose(by_x.toarray()[:, 1], [0.0, 2.0, 0.0])
@@ -221,16 +221,16 @@ def hessian_of_both(loss: Any, w: Any, x: np.ndarray) -> np.ndarray:
 
 
 def test_float32() -> None:
-    made = adarray.sparse_jacobian(neighbours)(X.astype(np.float32))
-    assert made.dtype == np.float32
+    matrix = adarray.sparse_jacobian(neighbours)(X.astype(np.float32))
+    assert matrix.dtype == np.float32
 
 
 def test_results_of_any_shape_and_jitted_functions() -> None:
     f = adarray.jit(lambda x: np.outer(x, x[:2]))
     for _ in range(3):
-        made = adarray.sparse_jacobian(f)(X)
-        assert made.shape == (10, 5)
-        np.testing.assert_allclose(made.toarray(), adarray.jacobian(f)(X).reshape(10, 5))
+        matrix = adarray.sparse_jacobian(f)(X)
+        assert matrix.shape == (10, 5)
+        np.testing.assert_allclose(matrix.toarray(), adarray.jacobian(f)(X).reshape(10, 5))
     scalar = adarray.sparse_jacobian(lambda x: x[0] * x[1], jit=False)(X)
     assert scalar.shape == (1, 5)
     constant = adarray.sparse_jacobian(lambda x: np.ones(3))(X)
@@ -239,8 +239,8 @@ def test_results_of_any_shape_and_jitted_functions() -> None:
 
 def test_a_given_pattern_is_taken() -> None:
     pattern = np.eye(4, 5, dtype=bool) | np.eye(4, 5, 1, dtype=bool)
-    found = adarray.sparse_jacobian(neighbours, pattern=pattern)(X)
-    np.testing.assert_allclose(found.toarray(), adarray.jacobian(neighbours)(X))
+    matrix = adarray.sparse_jacobian(neighbours, pattern=pattern)(X)
+    np.testing.assert_allclose(matrix.toarray(), adarray.jacobian(neighbours)(X))
     with pytest.raises(ShapeError, match=r"pattern has shape \(5, 4\) and the matrix \(4, 5\)"):
         adarray.sparse_jacobian(neighbours, pattern=pattern.T)(X)
 
@@ -260,12 +260,12 @@ def test_entries_that_a_given_pattern_lacks_are_missed(mode: str, argnums: Any) 
     if argnums == (0, 1):
         whole, lacking = (np.hstack([m, np.eye(4, dtype=bool)]) for m in (whole, lacking))
     how = {"argnums": argnums, "mode": mode}
-    given = {"x": X, "p": p} if argnums == "x" else {}
-    args = () if given else (X, p)
-    adarray.sparse_jacobian(f, pattern=whole, **how)(*args, **given)
+    options = {"x": X, "p": p} if argnums == "x" else {}
+    args = () if options else (X, p)
+    adarray.sparse_jacobian(f, pattern=whole, **how)(*args, **options)
     with pytest.raises(ValueError, match=r"given pattern lacks entries .* shows in row"):
-        adarray.sparse_jacobian(f, pattern=lacking, **how)(*args, **given)
-    adarray.sparse_jacobian(f, pattern=lacking, check=False, **how)(*args, **given)
+        adarray.sparse_jacobian(f, pattern=lacking, **how)(*args, **options)
+    adarray.sparse_jacobian(f, pattern=lacking, check=False, **how)(*args, **options)
 
 
 @pytest.mark.parametrize("recovery", ["direct", "substitution"])
@@ -274,8 +274,8 @@ def test_entries_that_the_pattern_of_a_hessian_lacks_are_missed(recovery: str) -
         return np.sum(x[1:] * x[:-1] ** 2)
 
     whole = np.eye(5, dtype=bool) | np.eye(5, k=1, dtype=bool)
-    found = adarray.sparse_hessian(f, recovery=recovery, pattern=whole)(X)
-    np.testing.assert_allclose(found.toarray(), adarray.hessian(f)(X))
+    matrix = adarray.sparse_hessian(f, recovery=recovery, pattern=whole)(X)
+    np.testing.assert_allclose(matrix.toarray(), adarray.hessian(f)(X))
     whole[1, 2] = False
     with pytest.raises(ValueError, match=r"sparse_hessian: the given pattern lacks entries"):
         adarray.sparse_hessian(f, recovery=recovery, pattern=whole)(X)
@@ -300,8 +300,8 @@ def test_many_colours(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return np.sum(x[:9]) ** 2 * np.sum(x[9:]) + np.sum(x**3)
 
     for recovery in ("direct", "substitution"):
-        found = adarray.sparse_hessian(g, recovery=recovery)(x)
-        np.testing.assert_allclose(found.toarray(), adarray.hessian(g)(x))
+        matrix = adarray.sparse_hessian(g, recovery=recovery)(x)
+        np.testing.assert_allclose(matrix.toarray(), adarray.hessian(g)(x))
 
 
 @pytest.mark.parametrize("jit", [True, False])
@@ -327,8 +327,8 @@ def test_directions_that_no_batch_can_be(jit: bool) -> None:
         prepared = adarray.sparse_jacobian(f, mode=mode, jit=jit).prepare(p)
         assert prepared.n_colors == 13
         expected = adarray.jacobian(f)(p)
-        for name, made in prepared(p).items():
-            np.testing.assert_allclose(made.toarray(), expected[name])
+        for name, result in prepared(p).items():
+            np.testing.assert_allclose(result.toarray(), expected[name])
 
 
 def arrow(x: Any) -> Any:
@@ -369,8 +369,8 @@ def test_functions_with_a_rule_of_reverse_mode_alone() -> None:
 
     doubled.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0,))
     f = lambda x: doubled(x) ** 2  # noqa: E731
-    made = adarray.sparse_jacobian(f, mode="forward")(X)
-    np.testing.assert_allclose(made.toarray(), np.diag(8.0 * X))
+    matrix = adarray.sparse_jacobian(f, mode="forward")(X)
+    np.testing.assert_allclose(matrix.toarray(), np.diag(8.0 * X))
 
 
 REFUSED = [

@@ -112,8 +112,8 @@ EXACT: dict[str, Callable[[Any], Any]] = {
 
 def entries(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
     """Return where the Jacobian differs from zero at some points near `x`."""
-    found = [np.asarray(adarray.jacobian(f)(x + 3.0 * d)) for d in RNG.normal(size=(60, x.size))]
-    return np.any([np.reshape(j, (-1, x.size)) != 0 for j in found], axis=0)
+    results = [np.asarray(adarray.jacobian(f)(x + 3.0 * d)) for d in RNG.normal(size=(60, x.size))]
+    return np.any([np.reshape(j, (-1, x.size)) != 0 for j in results], axis=0)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -213,8 +213,8 @@ def test_bundle_adjustment() -> None:
     point = RNG.integers(0, points, observations)
 
     def residuals(c: Any, p: Any, camera: Any, point: Any) -> Any:
-        seen, turned = c[camera], p[point]
-        moved = np.cross(seen[:, :3], turned) + turned + seen[:, 3:6]
+        seen, transposed = c[camera], p[point]
+        moved = np.cross(seen[:, :3], transposed) + transposed + seen[:, 3:6]
         return (seen[:, 6:7] * moved[:, :2] / (moved[:, 2:] + 9.0)).ravel()
 
     c, p = RNG.normal(size=(cameras, 7)), RNG.normal(size=(points, 3))
@@ -264,8 +264,10 @@ def test_random_programs(mode: str) -> None:
             args = program.args(values)
             x, others = args[k], [*args[:k], *args[k + 1 :]]
             with np.errstate(all="ignore"):
-                found = sparse(x, *others).toarray()
-                expected = np.asarray(adarray.jacobian(g)(x, *others)).reshape(found.shape)
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=repr(program))
+                actual = sparse(x, *others).toarray()
+                expected = np.asarray(adarray.jacobian(g)(x, *others)).reshape(actual.shape)
+            np.testing.assert_allclose(
+                actual, expected, rtol=1e-4, atol=1e-6, err_msg=repr(program)
+            )
             checked += 1
     assert checked > 40

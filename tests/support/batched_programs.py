@@ -56,7 +56,7 @@ def _statement(rng: np.random.Generator, n: int) -> list[str]:
         return _expression(rng, n)
 
     x, level = rng.choice(["x", "a", "w"]), f"{rng.normal():.2f}"
-    made = (
+    choices = (
         [f"y[{rng.integers(0, n)}] = ({e()})[0]"],
         [f"y[{rng.integers(0, n - 1)}:] += ({e()})[:1]"],
         [f"if np.sum({x}) > {level}:", f"    a = {e()}", "else:", f"    y = y + {e()}"],
@@ -72,4 +72,4 @@ def _statement(rng: np.random.Generator, n: int) -> list[str]:
         [f"y[np.argmax({x})] += {x}[0]"],
         [f"a = np.tanh({e()} + {e()})"],
     )  # fmt: skip
-    return made[int(rng.integers(len(made)))]
+    return choices[int(rng.integers(len(choices)))]

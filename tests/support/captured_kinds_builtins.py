@@ -403,19 +403,19 @@ class Target:
 @kind
 def a_weak_reference() -> Made:
     target = Target()
-    reference, kept = weakref.ref(target), [target]
+    reference, references = weakref.ref(target), [target]
     return (lambda x: x * reference().k), [  # type: ignore[union-attr]
         *sets(target, k=3.0),
-        *sets(kept[0], k=X * 1),
-        lambda: kept[0].k.fill(3.0),
+        *sets(references[0], k=X * 1),
+        lambda: references[0].k.fill(3.0),
     ]
 
 
 @kind
 def a_weak_proxy() -> Made:
     target = Target()
-    proxy, kept = weakref.proxy(target), [target]
-    return (lambda x: x * proxy.k), [*sets(target, k=3.0), *sets(kept[0], k=X * 1)]
+    proxy, references = weakref.proxy(target), [target]
+    return (lambda x: x * proxy.k), [*sets(target, k=3.0), *sets(references[0], k=X * 1)]
 
 
 @kind
@@ -423,14 +423,14 @@ def weak_values_and_elements() -> Made:
     a, b = Target(), Target()
     table: Any = weakref.WeakValueDictionary({"a": a})
     group: Any = weakref.WeakSet([a])
-    kept = [a, b]
+    references = [a, b]
 
     def f(x: Any) -> Any:
         return x * table["a"].k + sum(t.k for t in group)
 
     return f, [
         *sets(a, k=4.0),
-        lambda: group.add(kept[1]),
+        lambda: group.add(references[1]),
         lambda: table.__setitem__("a", b),
         *sets(b, k=9.0),
     ]

@@ -42,11 +42,11 @@ def outcome(name: str) -> str:
         for _ in range(3):
             jf(X)
     del changes
-    found = [str(w.message) for w in said if issubclass(w.category, adarray.JitWarning)]
-    if not found:
+    messages = [str(w.message) for w in said if issubclass(w.category, adarray.JitWarning)]
+    if not messages:
         return "compiled, and compared or read in each call"
-    short = next((short for part, short in _REASONS if part in found[0]), None)
-    return f"eager: {short or _WHERE.sub('', found[0])}"
+    short = next((short for part, short in _REASONS if part in messages[0]), None)
+    return f"eager: {short or _WHERE.sub('', messages[0])}"
 
 
 def title(name: str) -> str:

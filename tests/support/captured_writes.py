@@ -73,12 +73,12 @@ def program(seed: int) -> str:
     lines = ["M = np.linspace(0.0, 1.0, 16).reshape(4, 4)"]
     places = []
     for i in range(rng.randint(1, 3)):
-        made, found = PLACES[rng.choice(list(PLACES))]
+        setup, place = PLACES[rng.choice(list(PLACES))]
         array = f"np.linspace(0.0, 1.0, {N}) + {i}"
         if places and rng.random() < 0.3:  # another way to the memory of an earlier place
             array = rng.choice(["{p}", "{p}[:]", "{p}[::-1]"]).format(p=rng.choice(places))
-        lines.append(made.replace("#", str(i)).format(v=array))
-        places.append(found.replace("#", str(i)))
+        lines.append(setup.replace("#", str(i)).format(v=array))
+        places.append(place.replace("#", str(i)))
     body = []
     values = ["x", "x * 0.5", "np.sin(x)", "x[::-1]", "np.full(4, 0.25)", *places]
     for _ in range(rng.randint(1, 3)):

@@ -93,9 +93,9 @@ class Runner:
 
     def launch(self, name: str, grid: Any, arrays: Any, numbers: Any = ()) -> None:
         pointers = [_ffi.cast("void *", a.__array_interface__["data"][0]) for a in arrays]
-        given = _ffi.new("void *[4]", pointers + [_ffi.NULL] * (4 - len(pointers)))
+        args = _ffi.new("void *[4]", pointers + [_ffi.NULL] * (4 - len(pointers)))
         counts = _ffi.new("long long[4]", [*numbers, 0, 0, 0, 0][:4])
-        assert self.lib.run(_KERNELS.index(name), grid[0], grid[1], given, counts) == 0
+        assert self.lib.run(_KERNELS.index(name), grid[0], grid[1], args, counts) == 0
 
     def __call__(self, name: str, a: Any, b: Any, k: Geometry) -> Any:
         """Return what an operation gives."""
@@ -103,13 +103,13 @@ class Runner:
         words = np.uint32 if self.shape.tensor else dtype
         operands = [a, b]
         for i, p in enumerate(work.packings):
-            made = _aligned(p.size(self.shape.per), words)
+            result = _aligned(p.size(self.shape.per), words)
             if isinstance(p, Rounding):
-                self.launch("rounded", (2, 1), (operands[i], made), p)
+                self.launch("rounded", (2, 1), (operands[i], result), p)
             else:
                 grid = conv_work.packing(p)
-                self.launch("packed", grid, (operands[i], made), p)
-            operands[i] = made
+                self.launch("packed", grid, (operands[i], result), p)
+            operands[i] = result
         size = math.prod(shape)
         out, summed = _aligned(size, dtype), _aligned(work.summed or size, dtype)
         for x in work.launches:

@@ -24,19 +24,19 @@ def nested(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any])
         ]
         return f(*moved)
 
-    found, g = [], along
+    results, g = [], along
     for _ in range(len(series[0])):
         g = (lambda h: lambda t: adarray.jvp(h, (t,), (1.0,))[1])(g)
-        found.append(g(0.0))
-    return found
+        results.append(g(0.0))
+    return results
 
 
 def check(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) -> None:
     with np.errstate(all="ignore"):
-        y, made = adarray.jet(f, primals, series)
+        y, coefficients = adarray.jet(f, primals, series)
         expected = nested(f, primals, series)
         np.testing.assert_allclose(y, f(*primals), rtol=1e-12)
-    for a, b in zip(made, expected, strict=True):
+    for a, b in zip(coefficients, expected, strict=True):
         np.testing.assert_allclose(
             a, b, rtol=1e-6, atol=1e-7 * (1.0 + np.nanmax(np.abs(b), initial=0.0))
         )

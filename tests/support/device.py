@@ -107,7 +107,7 @@ class Allocator:
     """Refuses arrays above a limit; the first refusals may be cured by `release`."""
 
     limit: int | None = None
-    kept = 0  # bytes that `release` frees
+    reserved = 0  # bytes that `release` frees
     released = 0
 
 
@@ -118,7 +118,7 @@ def _made(r: Any, device: int, of: Any = None) -> Any:
     if isinstance(r, np.ndarray):
         if r.dtype == object:
             raise TypeError("object arrays are not supported")
-        if Allocator.limit is not None and r.nbytes + Allocator.kept > Allocator.limit:
+        if Allocator.limit is not None and r.nbytes + Allocator.reserved > Allocator.limit:
             raise OutOfMemoryError(f"Out of memory allocating {r.nbytes} bytes")
         return Array(r, device)
     if isinstance(r, (tuple, list)):
@@ -149,13 +149,13 @@ def _wrapped(function: Any, device: int | None = None) -> Any:
             raise TypeError("unexpected keyword argument")
         on = device if device is not None else _device_of((*args, *kwargs.values()))
         out = kwargs.get("out")
-        given = _opened(args)
-        r = function(*given, **_opened(kwargs))
+        arguments = _opened(args)
+        r = function(*arguments, **_opened(kwargs))
         for x in args:
             if type(x) is Array and x.v is r:  # nothing was to be done, as by squeeze
                 return x
         if out is None and getattr(function, "__name__", "") not in ORDERED:
-            r = _in_c_order(r, (getattr(function, "__self__", None), given))
+            r = _in_c_order(r, (getattr(function, "__self__", None), arguments))
         return out if out is not None else _made(r, on)
 
     return call
@@ -168,14 +168,14 @@ ORDERED = {
 }  # fmt: skip
 
 
-def _in_c_order(r: Any, given: Any) -> Any:
+def _in_c_order(r: Any, args: Any) -> Any:
     """Return results in C order, where they are no views; CuPy's kernels write so."""
     if type(r) in (tuple, list):
-        return type(r)(_in_c_order(x, given) for x in r)
+        return type(r)(_in_c_order(x, args) for x in r)
     if not isinstance(r, np.ndarray) or r.flags.c_contiguous:
         return r
     arrays: list[Any] = []
-    pending = [given]
+    pending = [args]
     while pending:
         x = pending.pop()
         arrays += [x] if isinstance(x, np.ndarray) else []
@@ -207,9 +207,9 @@ def _astype(a: np.ndarray, dtype: Any, order: Any = "K") -> Any:
         info = np.iinfo(to)
         inside = np.clip(np.nan_to_num(a, nan=0.0), float(info.min), float(info.max))
         with np.errstate(invalid="ignore"):
-            made = inside.astype(to, order=order)
-        made[inside >= float(info.max)] = info.max
-        return made
+            result = inside.astype(to, order=order)
+        result[inside >= float(info.max)] = info.max
+        return result
     return a.astype(to, order=order)
 
 
@@ -249,14 +249,14 @@ class Namespace:
             raise AttributeError(name)
         if name == "searchsorted":
             return _searchsorted
-        found = getattr(self._module, name)
-        if isinstance(found, types.ModuleType):
-            return Namespace(found, f"{self._prefix}{name}.")
-        if isinstance(found, np.ufunc):
-            return Ufunc(found)
-        if isinstance(found, type):
-            return found
-        return _wrapped(found)
+        member = getattr(self._module, name)
+        if isinstance(member, types.ModuleType):
+            return Namespace(member, f"{self._prefix}{name}.")
+        if isinstance(member, np.ufunc):
+            return Ufunc(member)
+        if isinstance(member, type):
+            return member
+        return _wrapped(member)
 
 
 class StandIn(Library):
@@ -289,7 +289,7 @@ class StandIn(Library):
 
     def release(self) -> None:
         Allocator.released += 1
-        Allocator.kept = 0
+        Allocator.reserved = 0
 
     def memory(self) -> str:
         return f"limit {Allocator.limit}"
@@ -342,20 +342,20 @@ class Executable(CompiledPlan):
             assert type(x) is not Array or x.device == self.library.index
         try:
             with self.lock:
-                made = self.library.run(self.runner, [_opened(x) for x in arrays])
+                result = self.library.run(self.runner, [_opened(x) for x in arrays])
         except FailedError as error:
             return self._rerun(arrays, 0, error.args[0], None)
         buffers = [o.buffer for o in self.plan.outputs]  # several results of one: copies
         donors = [b.donor if buffers.count(b) == 1 else -1 for b in buffers]
         return [
             arrays[d] if d >= 0 else _made(x, self.library.index)
-            for d, x in zip(donors, made, strict=True)
+            for d, x in zip(donors, result, strict=True)
         ]
 
     def timed(self, arrays: list[Any]) -> tuple[list[Any], list[int]]:
         start = perf_counter_ns()
-        made = self.run(arrays)
-        return made, [start, *[perf_counter_ns()] * len(self.plan.steps)]
+        result = self.run(arrays)
+        return result, [start, *[perf_counter_ns()] * len(self.plan.steps)]
 
 
 class StandInEngine(DeviceEngine, CompilingEngine):
@@ -390,7 +390,7 @@ register_kind(
 
 def installed(monkeypatch: Any) -> None:
     """Let `adarray.use` find the stand-in until the test ends."""
-    found = dict(backend._entry_points())
-    found["standin"] = [EntryPoint("standin", "device:StandInBackend", backend.GROUP)]
+    entry_points = dict(backend._entry_points())
+    entry_points["standin"] = [EntryPoint("standin", "device:StandInBackend", backend.GROUP)]
     backend.refresh()
-    monkeypatch.setattr(backend, "_entry_points", lambda: found)
+    monkeypatch.setattr(backend, "_entry_points", lambda: entry_points)

@@ -58,9 +58,9 @@ class Compiled:
         self.ffi = FFI()
         parts, names = ['#include "device_host.h"'], []
         self.texts: dict[int, Any] = {}
-        self.kept = [s for p in plans for s in p.steps if isinstance(s, KernelStep)]
+        self.steps = [s for p in plans for s in p.steps if isinstance(s, KernelStep)]
         printed: set[str] = set()
-        for step in self.kept:
+        for step in self.steps:
             schedule = choose(schedule_of(step.kernel, self.ints(step), device))
             text = cuda.source(schedule)
             self.texts[id(step)] = schedule, text

@@ -85,9 +85,9 @@ class FakeDriver:
 
     def names(self) -> list[str]:
         """Return the names of the functions that were called, and forget them."""
-        found = [name for name, _ in self.log]
+        calls = [name for name, _ in self.log]
         self.log.clear()
-        return found
+        return calls
 
     def _noted(self, name: str, about: Any = None) -> int:
         self.log.append((name, about))
@@ -152,12 +152,12 @@ class FakeDriver:
         rest[4][0] = 1
         return 0
 
-    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, _: int) -> int:  # noqa: N802
+    def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, _: int) -> int:  # noqa: N802
         status = self._noted("instantiate")
         if not status:
             handle = self._handle()
             self.graphs[handle] = [list(n) for n in self.graphs[self._id(graph)]]
-            made[0] = self.ffi.cast("void *", handle)
+            executable[0] = self.ffi.cast("void *", handle)
         return status
 
     def cuGraphLaunch(self, graph: Any, _: Any) -> int:  # noqa: N802
@@ -166,11 +166,11 @@ class FakeDriver:
             status = status or self._do(node)
         return status
 
-    def cuGraphExecKernelNodeSetParams(self, graph: Any, node: Any, given: Any) -> int:  # noqa: N802
+    def cuGraphExecKernelNodeSetParams(self, graph: Any, node: Any, params: Any) -> int:  # noqa: N802
         status = self._noted("set")
         if status:
             return status
-        p = self.ffi.cast("Params *", given)
+        p = self.ffi.cast("Params *", params)
         wanted = self._id(node)
         (entry,) = (n for n in self.graphs[self._id(graph)] if n[0] == wanted)
         function = self._id(p.f)
@@ -178,11 +178,11 @@ class FakeDriver:
         entry[1] = Node(function, tuple(p.g), tuple(p.b), self._cells(function, p.p))
         return 0
 
-    def cuGraphExecUpdate_v2(self, graph: Any, given: Any, _: Any) -> int:  # noqa: N802
+    def cuGraphExecUpdate_v2(self, graph: Any, other: Any, _: Any) -> int:  # noqa: N802
         status = self._noted("update")
         if status:
             return status
-        old, new = self.graphs[self._id(graph)], self.graphs[self._id(given)]
+        old, new = self.graphs[self._id(graph)], self.graphs[self._id(other)]
         assert len(old) == len(new)
         for entry, (_, node) in zip(old, new, strict=True):
             entry[1] = node
@@ -202,13 +202,14 @@ class FakeDriver:
 
     def cublasGemmStridedBatchedEx(self, handle: Any, *rest: Any) -> int:  # noqa: N802
         """Compute a product as cuBLAS does, whose matrices lie in columns."""
-        (op_a, op_b, m, n, k, scale, a, kind, lda, step_a, b, _, ldb, step_b, factor, c, made, ldc,
-         step_c, count, compute, _) = rest  # fmt: skip
-        numbers = (op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind, made,
+        (op_a, op_b, m, n, k, scale, a, kind, lda, step_a, b, _, ldb, step_b, factor, c, out_kind,
+         ldc, step_c, count, compute, _) = rest  # fmt: skip
+        numbers = (op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind,
+                   out_kind,
                    compute)  # fmt: skip
         x, y, z = self._matrices(numbers, a, b, c)
         by, times = (
-            self.ffi.cast("double *" if made else "float *", p)[0] for p in (scale, factor)
+            self.ffi.cast("double *" if out_kind else "float *", p)[0] for p in (scale, factor)
         )
 
         def multiply() -> None:
@@ -218,7 +219,8 @@ class FakeDriver:
 
     def _matrices(self, numbers: tuple[int, ...], *addresses: Any) -> list[np.ndarray]:
         """Return both operands and the result of a product."""
-        op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind, made, _ = numbers
+        (op_a, op_b, m, n, k, lda, step_a, ldb, step_b, ldc, step_c, count, kind, out_kind,
+         _) = numbers  # fmt: skip
         types = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
         shapes = (count, m, k), (count, k, n), (count, m, n)
         strides = (
@@ -226,7 +228,7 @@ class FakeDriver:
             (step_b, *((ldb, 1) if op_b else (1, ldb))),
             (step_c, 1, ldc),
         )
-        dtypes = types[kind], types[kind], types[made]
+        dtypes = types[kind], types[kind], types[out_kind]
         every = zip(addresses, dtypes, shapes, strides, strict=True)
         return [self._memory(*x) for x in every]
 

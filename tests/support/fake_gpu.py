@@ -141,7 +141,7 @@ class FakeGpu:
         self.handles: dict[int, int] = {}
         self._units = 0
         self.busy = native().ffi.new("int *")
-        self.kept: list[Any] = []
+        self.units: list[Any] = []
         self.copy = 1 << 30
         self.driver.kernels[self.copy] = "copied", 7, self._copied
         self.addition = self.copy + 16
@@ -177,8 +177,8 @@ class FakeGpu:
     target = SMALL
 
     def functions(self, products: bool) -> list[int]:
-        found = list(self.driver.addresses)
-        return found if products else [*found[: -len(PRODUCTS)], 0, 0]
+        functions = list(self.driver.addresses)
+        return functions if products else [*functions[: -len(PRODUCTS)], 0, 0]
 
     def product(self, stacks: Any, dtype: str, precision: str, to: Any) -> bool:
         """Write down products of matrices of one leading axis at most, after copies into rows."""
@@ -189,12 +189,12 @@ class FakeGpu:
         if any(shape[:-2] not in ((), lead) for _, shape, _ in stacks) or len(lead) > 1:
             return False
         count = lead[0] if lead else 1
-        found, distances, begin = [], [], 0
+        results, distances, begin = [], [], 0
         for address, shape, strides in stacks:
             distances.append(strides[0] if len(shape) > 2 and count > 1 else 0)
             row, column = strides[-2:]
             rows, columns = shape[-2:]
-            if precision == "bf16" and len(found) < 2:  # as what converts operands
+            if precision == "bf16" and len(results) < 2:  # as what converts operands
                 size = 8 * count * rows * columns
                 place = to.room(begin + size) + begin
                 begin += size
@@ -202,14 +202,14 @@ class FakeGpu:
                 to.copy(
                     self.copy, (1, 1, 1), (32, 1, 1), (Address(address), Address(place), *numbers)
                 )
-                found.append((place, 0, columns))
+                results.append((place, 0, columns))
             elif column == 1 or columns == 1:
-                found.append((address, 0, max(row if rows > 1 else columns, 1)))
+                results.append((address, 0, max(row if rows > 1 else columns, 1)))
             elif row == 1 or rows == 1:
-                found.append((address, 1, max(column if columns > 1 else rows, 1)))
+                results.append((address, 1, max(column if columns > 1 else rows, 1)))
             else:
                 return False
-        (a, op_a, lda), (b, op_b, ldb), (out, _, ldc) = found
+        (a, op_a, lda), (b, op_b, ldb), (out, _, ldc) = results
         (m, k), n = stacks[0][1][-2:], stacks[1][1][-1]
         numbers = (
             op_b, op_a, n, m, k, ldb, distances[1], lda, distances[0], ldc, distances[2], count,
@@ -262,18 +262,18 @@ class FakeGpu:
         ffi = FFI()
         ffi.cdef("".join(f"int {n}_run(uint64_t *, unsigned, unsigned, unsigned);" for n in names))
         unit = ffi.dlopen(str(library))
-        self.kept.append(unit)
-        found = {}
+        self.units.append(unit)
+        table = {}
         for name, count in names.items():
             run = getattr(unit, f"{name}_run")
-            found[name] = int(ffi.cast("uintptr_t", run))
+            table[name] = int(ffi.cast("uintptr_t", run))
 
             def call(cells: Any, *sizes: int, run: Any = run, ffi: FFI = ffi) -> int:
                 address = int(self.driver.ffi.cast("uintptr_t", cells))
                 return int(run(ffi.cast("uint64_t *", address), *sizes))
 
-            self.driver.kernels[found[name]] = name, count, call
-        return ModuleFunctions(found, (len(texts), 0, 0))
+            self.driver.kernels[table[name]] = name, count, call
+        return ModuleFunctions(table, (len(texts), 0, 0))
 
     def address(self, function: Any, shared: int) -> int:
         assert shared <= SMALL.shared_memory
@@ -288,8 +288,8 @@ class FakeGpu:
         if self.room == 0:
             raise FullError(f"{size} bytes")
         self.room -= self.room > 0
-        made = np.full(size + 256, value, np.uint8)
-        return Memory(-(-made.ctypes.data // 256) * 256, made)
+        array = np.full(size + 256, value, np.uint8)
+        return Memory(-(-array.ctypes.data // 256) * 256, array)
 
     def alloc(self, size: int) -> Memory:
         return self._allocated(size, 0xC3)
@@ -346,5 +346,5 @@ class FakeGpu:
     def call(self, function: Any, values: list[Any], arguments: Any) -> list[Any]:
         self.driver.log.append(("call", function))
         args, kwargs = arguments([np.asarray(v) for v in values])
-        made = function(*args, **kwargs)
-        return [np.asarray(x) for x in (made if isinstance(made, (tuple, list)) else (made,))]
+        result = function(*args, **kwargs)
+        return [np.asarray(x) for x in (result if isinstance(result, (tuple, list)) else (result,))]

@@ -62,12 +62,12 @@ def texts(r: Recorded) -> Iterator[tuple[str, str]]:
         kernels = [s.kernel for s in steps if isinstance(s, KernelStep)]
         yield name, "\n".join(cprinter.source(k, target) for k in dict.fromkeys(kernels))
     steps = plan(r.program, target=GPU).steps
-    found = []
+    texts = []
     for s in steps:
         if isinstance(s, KernelStep):
             ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            found.append(cuda.source(schedule_of(s.kernel, ints, GPU)).text)
-    yield "cuda", "\n".join(dict.fromkeys(found))
+            texts.append(cuda.source(schedule_of(s.kernel, ints, GPU)).text)
+    yield "cuda", "\n".join(dict.fromkeys(texts))
 
 
 def main(out: Path) -> None:

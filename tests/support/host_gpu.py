@@ -37,12 +37,12 @@ class Function:
         text = text.replace("extern __shared__ double adarray_dynamic[];", "")  # the header has it
         source.write_text(f'#include "kernel_host.h"\n{text}\n{call}')
         target = source.with_suffix(".so")
-        made = subprocess.run(
+        done = subprocess.run(
             ["g++", "-O1", "-w", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC",
              f"-I{_HERE}", "-o", str(target), str(source)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert made.returncode == 0, made.stderr[:3000]
+        assert done.returncode == 0, done.stderr[:3000]
         self._launch = _FFI.dlopen(str(target)).host_launch
 
     def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:

@@ -42,8 +42,8 @@ class InterpretedPlan(CompiledPlan):
             (code,) = error.args
             if self._rerun is None:
                 raise BackendError(f"a kernel refused its data with code {code}") from error
-            made: list[Any] = self._rerun(arrays, 0, code, None)
-            return made
+            result: list[Any] = self._rerun(arrays, 0, code, None)
+            return result
         return [
             x[()] if x.ndim == 0 else arrays[o.buffer.donor] if o.buffer.donor >= 0 else x
             for x, o in zip(results, self.plan.outputs, strict=True)

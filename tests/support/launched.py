@@ -36,12 +36,12 @@ def moved(x: Any) -> Any:
 def check(r: Any, run: Any, arrays: list[Any]) -> list[Any]:
     """Run; compare with the interpreter; return the results."""
     expected = interpret(r.program, [np.asarray(a) for a in arrays])
-    found = run([moved(a) for a in arrays])
-    for got, want in zip(found, expected, strict=True):
+    actual = run([moved(a) for a in arrays])
+    for got, want in zip(actual, expected, strict=True):
         np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
         assert got.dtype == np.asarray(want).dtype
         assert got.shape == np.shape(want)
-    return found
+    return actual
 
 
 def network(w: Any, b: Any, v: Any, x: Any) -> Any:

@@ -102,8 +102,8 @@ class Interpreter:
             arrays = [np.asarray(a)[None] for a in args]
             if e.name == "power":
                 arrays = [np.repeat(a, 2) for a in arrays]
-            made = numpy_function(e.name)(*arrays)[0]
-        return made.astype(e.dtype)
+            result = numpy_function(e.name)(*arrays)[0]
+        return result.astype(e.dtype)
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         """Run statements."""

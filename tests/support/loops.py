@@ -22,10 +22,10 @@ class Compiled:
     """A kernel, printed, compiled and loaded."""
 
     def __init__(self, kernel, target=None):
-        found = compiler.find()
+        c_compiler = compiler.find()
         level = os.environ.get("ADARRAY_SIMD", "avx512")
         if target is None:
-            target = CpuTarget(vector_bytes=VECTOR_BYTES[level], libmvec=found.libmvec)
+            target = CpuTarget(vector_bytes=VECTOR_BYTES[level], libmvec=c_compiler.libmvec)
         self.kernel = verify(kernel)
         self.source = cprinter.source(kernel, target)
         name = cprinter.name(self.source)
@@ -38,8 +38,8 @@ class Compiled:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.c"
             path.write_text(f'{precise}#include "kernel.h"\n{self.source}')
-            flags = found.flags(level, limited=level != "avx512", quick=True)
-            compiler.compile_units(found, flags, [path], [path.with_suffix(".so")])
+            flags = c_compiler.flags(level, limited=level != "avx512", quick=True)
+            compiler.compile_units(c_compiler, flags, [path], [path.with_suffix(".so")])
             self.library = self.ffi.dlopen(str(path.with_suffix(".so")))
         self.run = getattr(self.library, name)
         self.scratch = getattr(self.library, f"{name}_scratch")

@@ -23,19 +23,19 @@ FACTORS = (1.0, 0.97, 0.9)
 def looped(f: Callable[..., Any], args: tuple[Any, ...], axes: tuple[Any, ...]) -> Any:
     """Return the results of all members, along the first axis, from a loop in Python."""
     size = next(np.shape(x)[a] for x, a in zip(args, axes, strict=True) if a is not None)
-    found = [
+    results = [
         f(*(x if a is None else np.take(x, k, axis=a) for x, a in zip(args, axes, strict=True)))
         for k in range(size)
     ]
-    return stacked(found)
+    return stacked(results)
 
 
-def stacked(found: list[Any]) -> Any:
+def stacked(members: list[Any]) -> Any:
     """Return nests of arrays as one of stacks."""
-    first = found[0]
+    first = members[0]
     if isinstance(first, (tuple, list)):
-        return [stacked(list(part)) for part in zip(*found, strict=True)]
-    return np.stack([np.asarray(x) for x in found])
+        return [stacked(list(part)) for part in zip(*members, strict=True)]
+    return np.stack([np.asarray(x) for x in members])
 
 
 def assert_same(got: Any, want: Any, rtol: float = 1e-9, atol: float = 1e-11) -> None:
@@ -67,8 +67,8 @@ def calls_of(op: Op, differentiable: bool = False) -> Iterator[tuple[Any, tuple[
     """
     # Pointwise records differ by the layouts that are made for each: some of these for each.
     step = 3 if op.pointwise else 1
-    made = list(cases(op, np.dtype(float), np.random.default_rng(0)))
-    for case in made[:: step if len(made) > step else 1]:
+    result = list(cases(op, np.dtype(float), np.random.default_rng(0)))
+    for case in result[:: step if len(result) > step else 1]:
         if differentiable and case.order < 1:
             continue
         operands, params = list(case.operands), dict(case.params)
@@ -90,8 +90,8 @@ def calls_of(op: Op, differentiable: bool = False) -> Iterator[tuple[Any, tuple[
 
 def _call(op: Op, operands: list[Any], params: dict[str, Any], mask: tuple[int, ...]) -> Any:
     def f(*members: Any) -> Any:
-        given = iter(members)
-        values = [next(given) if i in mask else x for i, x in enumerate(operands)]
+        args = iter(members)
+        values = [next(args) if i in mask else x for i, x in enumerate(operands)]
         r = run(op, *values, **params)
         return tuple(r) if isinstance(r, tuple) else r
 

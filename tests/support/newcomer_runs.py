@@ -38,8 +38,10 @@ class Program(NamedTuple):
 
 def programs(module: str) -> list[Program]:
     """Return the programs of a module."""
-    found = importlib.import_module(f"newcomer.{module}")
-    return [Program(module, name, f, args) for name, fs in found.PROGRAMS.items() for f, args in fs]
+    member = importlib.import_module(f"newcomer.{module}")
+    return [
+        Program(module, name, f, args) for name, fs in member.PROGRAMS.items() for f, args in fs
+    ]
 
 
 def grad(f: Callable[..., Any]) -> Callable[..., Any]:

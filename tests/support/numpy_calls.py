@@ -38,9 +38,9 @@ SPD = X @ X.T + 2 * np.eye(3)
 
 def _into(x: Any, write: Callable[[Any], Any]) -> Any:
     """Return zeros like `x` after a function has written into them."""
-    made = np.zeros_like(x)
-    write(made)
-    return made
+    array = np.zeros_like(x)
+    write(array)
+    return array
 
 
 # Calls that the guesses below would not find: (call of f and x, x).
@@ -245,18 +245,18 @@ def names() -> Iterator[str]:
 
 def lookup(name: str, module: Any = np) -> Any:
     """Return what a qualified name stands for, in NumPy or in a namespace like it."""
-    found = module
+    member = module
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for part in name.split(".")[1:]:
-            found = getattr(found, part)
-    return found
+            member = getattr(member, part)
+    return member
 
 
 def _method(name: str) -> Callable[..., Any]:
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        found = getattr(x, name)
-        result = found(*args, **kwargs) if callable(found) else found
+        member = getattr(x, name)
+        result = member(*args, **kwargs) if callable(member) else member
         return x if result is None else result  # in place
 
     return call
@@ -336,9 +336,9 @@ def classify(name: str, module: Any = np) -> Row:
         return Row(name, "constant", "", "", "of integers, dates or bits")
     if short in UNDETERMINED:
         return Row(name, "constant", "", "", "depends on memory alone")
-    found = call_of(name)
-    assert found is not None, f"no way to call {name} is known; add one to numpy_calls.CALLS"
-    call, x = found
+    known = call_of(name)
+    assert known is not None, f"no way to call {name} is known; add one to numpy_calls.CALLS"
+    call, x = known
     function = function_of(name, module)
     with contextlib.redirect_stdout(io.StringIO()):
         return _run(name, call, function, x)

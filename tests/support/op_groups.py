@@ -54,11 +54,11 @@ def grouped(op: Op, dtype: Any, wanted: Callable[[Case], bool]) -> Group:
 
     def function(*leaves: Any) -> Any:
         rest = iter(leaves)
-        made = []
+        results = []
         for case in chosen:
             operands = [next(rest) if is_leaf(x) else x for x in case.operands]
-            made.append(call(op, operands, case.params))
-        return tuple(made)
+            results.append(call(op, operands, case.params))
+        return tuple(results)
 
     return Group(chosen, [x for c in chosen for x in c.operands if is_leaf(x)], function)
 
@@ -85,13 +85,13 @@ def operands_of(group: Group, leaves: list[Any]) -> Iterator[tuple[Case, list[An
 
 def differentiable(op: Op, group: Group) -> tuple[int, ...]:
     """Return the positions of the leaves that have a rule and a floating dtype."""
-    found, at = [], 0
+    results, at = [], 0
     for case in group.cases:
         for i, x in enumerate(case.operands):
             if not is_leaf(x):
                 continue
             has_rule = op.variadic or op.rules[i] is not None
             if has_rule and dtype_of(x).kind in "f":
-                found.append(at)
+                results.append(at)
             at += 1
-    return tuple(found)
+    return tuple(results)

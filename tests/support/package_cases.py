@@ -28,15 +28,15 @@ def outcomes_of(cases: str) -> dict[str, str]:
     return outcomes
 
 
-def assert_right(found: dict[str, str], least: int, chosen: Callable[[str], bool]) -> None:
+def assert_right(outcomes: dict[str, str], least: int, chosen: Callable[[str], bool]) -> None:
     """Assert that `chosen` takes `least` cases or more, and that nothing is wrong with them."""
-    mine = {name: text for name, text in found.items() if chosen(name)}
+    mine = {name: text for name, text in outcomes.items() if chosen(name)}
     assert len(mine) >= least
     assert {name: text for name, text in mine.items() if text} == {}
 
 
-def not_documented(found: dict[str, str], otherwise: set[str]) -> list[str]:
+def not_documented(outcomes: dict[str, str], otherwise: set[str]) -> list[str]:
     """Return the functions among the cases that the page does not name, but `otherwise`."""
     page = PAGE.read_text()
-    words = {name.removeprefix(REFUSED).split()[0].split(".")[-1] for name in found}
+    words = {name.removeprefix(REFUSED).split()[0].split(".")[-1] for name in outcomes}
     return sorted(w for w in words - otherwise if f"``{w}" not in page and f".{w}``" not in page)

@@ -56,9 +56,9 @@ class Checked:
 
 def poison(size: int, dtype: Any) -> Any:
     """Return memory that nobody has written."""
-    made = np.empty(size, dtype)
-    made.view(np.uint8)[:] = 1 if made.dtype == np.bool_ else 0xFF
-    return made
+    array = np.empty(size, dtype)
+    array.view(np.uint8)[:] = 1 if array.dtype == np.bool_ else 0xFF
+    return array
 
 
 class CheckedInterpreter(Interpreter):
@@ -84,9 +84,9 @@ class PlanRunner:
         for step in self.plan.steps:
             self.step(step)
         # What is no memory of one result alone is copied, in C order, as by executables.
-        made = [o.buffer for o in self.plan.outputs if o.buffer.kind == "output"]
+        buffers = [o.buffer for o in self.plan.outputs if o.buffer.kind == "output"]
         return [
-            np.array(self.look(o), order="K" if made.count(o.buffer) == 1 else "C")
+            np.array(self.look(o), order="K" if buffers.count(o.buffer) == 1 else "C")
             for o in self.plan.outputs
         ]
 
@@ -128,17 +128,17 @@ class PlanRunner:
             if code:
                 raise FailedError(code)
         elif isinstance(step, MatmulStep):
-            made = np.matmul(self.look(step.a), self.look(step.b))
+            result = np.matmul(self.look(step.a), self.look(step.b))
             if step.added is not None:
-                made = self.look(step.added) + made.dtype.type(step.scale) * made
+                result = self.look(step.added) + result.dtype.type(step.scale) * result
             if step.row is not None:
-                made = made + self.look(step.row)
-            self.look(step.out)[...] = np.maximum(made, 0) if step.relu else made
+                result = result + self.look(step.row)
+            self.look(step.out)[...] = np.maximum(result, 0) if step.relu else result
         else:
             assert isinstance(step, CallStep)
             operands = [self.look(o) for o in step.operands]
-            found = step.function(*_filled(step.args, operands), **_filled(step.kwargs, operands))
-            many = found if isinstance(found, (tuple, list)) else (found,)
+            results = step.function(*_filled(step.args, operands), **_filled(step.kwargs, operands))
+            many = results if isinstance(results, (tuple, list)) else (results,)
             for b, x in zip(step.results, many, strict=True):
                 self.memory(b).flat[:] = np.asarray(x).reshape(-1)
 

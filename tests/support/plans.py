@@ -131,12 +131,12 @@ def refusing() -> Kernel:
 
 
 def call_step(
-    function: Any, args: Any, kwargs: Any, operands: Any, made: Any, results: Any = None
+    function: Any, args: Any, kwargs: Any, operands: Any, result: Any, results: Any = None
 ) -> CallStep:
     """Return a step that calls `function`; its first result is `made[0]`."""
-    shape, dtype = (made[0].size,), made[0].dtype
+    shape, dtype = (result[0].size,), result[0].dtype
     value = Value(PythonCall(function, args, kwargs, results), (), shape, dtype)
-    return CallStep(function, args, kwargs, operands, made, (value,))
+    return CallStep(function, args, kwargs, operands, result, (value,))
 
 
 def sorted_plan(function: Any, n: int = 6) -> Plan:

@@ -49,8 +49,8 @@ class Polynomial:
     def by(self, k: int) -> Polynomial:
         """Return the derivative by variable `k`."""
         c = np.moveaxis(self.c, k, 0)
-        made = np.arange(1, len(c)).reshape(-1, 1) * c[1:] if len(c) > 1 else 0.0 * c
-        return Polynomial(np.moveaxis(made, 0, k))
+        result = np.arange(1, len(c)).reshape(-1, 1) * c[1:] if len(c) > 1 else 0.0 * c
+        return Polynomial(np.moveaxis(result, 0, k))
 
     def of(self, x: Polynomial, y: Polynomial) -> Polynomial:
         """Return the polynomial of polynomials."""
@@ -142,15 +142,15 @@ def _while(f: Function) -> Function:
 
 
 def _custom_vjp(f: Function) -> Function:
-    made = adarray.custom_vjp(lambda x: f(x))
-    made.defvjp(lambda x: (f(x), x), lambda x, g: adarray.vjp(f, x)[1](g))
-    return made
+    transformed = adarray.custom_vjp(lambda x: f(x))
+    transformed.defvjp(lambda x: (f(x), x), lambda x, g: adarray.vjp(f, x)[1](g))
+    return transformed
 
 
 def _custom_jvp(f: Function) -> Function:
-    made = adarray.custom_jvp(lambda x: f(x))
-    made.defjvp(lambda primals, tangents: adarray.jvp(f, primals, tangents))
-    return made
+    transformed = adarray.custom_jvp(lambda x: f(x))
+    transformed.defjvp(lambda primals, tangents: adarray.jvp(f, primals, tangents))
+    return transformed
 
 
 def _linear_solve(f: Function) -> Function:

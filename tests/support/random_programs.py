@@ -276,15 +276,15 @@ DTYPES, HALVES = ("f8", "f8", "f4"), ("f2", "f2", "f2")
 
 def arguments(w: Writer, dtypes: tuple[str, ...] = DTYPES) -> list[Argument]:
     """Choose the arguments: dtypes, shapes, strides, kinds of values."""
-    made = []
+    arrays = []
     for k in range(1 + w.choose(3)):
         shape = w.pick(SHAPES)
         dtype = w.pick(dtypes)
         layout = w.pick(("C", "C", "F", "strided", "reversed"))
         if shape == ():
             layout = w.pick(("C", "python"))
-        made.append(Argument("xyz"[k], shape, dtype, layout, rounded=w.choose(6) == 5))
-    return made
+        arrays.append(Argument("xyz"[k], shape, dtype, layout, rounded=w.choose(6) == 5))
+    return arrays
 
 
 def random_program(
@@ -297,8 +297,8 @@ def random_program(
         w.env.append(Var(a.name, a.shape, Cell(2.0, True, False)))
     for _ in range(1 + choose(statements)):
         w.pick(STATEMENTS)(w)
-    made = [v for v in w.env if v.name.startswith("v")] or w.env
-    results = [made[-1], *(w.pick(made) for _ in range(choose(3)))]
+    variables = [v for v in w.env if v.name.startswith("v")] or w.env
+    results = [variables[-1], *(w.pick(variables) for _ in range(choose(3)))]
     names = ", ".join(v.name for v in results)
     head = f"def f({', '.join(a.name for a in w.arguments)}):"
     body = [

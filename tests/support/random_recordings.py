@@ -30,7 +30,7 @@ def random_recordings(seeds: Iterable[int], gradients: bool = True) -> Iterator[
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    made = recorded(f, *args)
+                    result = recorded(f, *args)
                 except AssertionError:
                     continue
-            yield made
+            yield result

@@ -46,8 +46,8 @@ class Recorded(NamedTuple):
 
 def recorded(f: Callable[..., Any], *args: Any, optimised: bool = True) -> Recorded:
     """Record `f`; arrays that it makes or captures are constants of the program."""
-    found = record(f, list(args), lambda leaves: (tuple(leaves), {}), list(range(len(args))))
-    recording = found.recording
+    actual = record(f, list(args), lambda leaves: (tuple(leaves), {}), list(range(len(args))))
+    recording = actual.recording
     assert not any(isinstance(e, Guard) and e.kind == "call" for e in recording.events)
     calls = [e for e in recording.events if isinstance(e, Call)]
     constants = {symbol: value for symbol, _, value in recording.captures}
@@ -66,7 +66,7 @@ def recorded(f: Callable[..., Any], *args: Any, optimised: bool = True) -> Recor
     verify_program(program)
     if optimised:
         program = optimise(program, check=True)
-    return Recorded(program, list(args), found.leaves, calls, translate)
+    return Recorded(program, list(args), actual.leaves, calls, translate)
 
 
 def agrees(r: Recorded, rtol: float = 1e-12) -> None:

@@ -27,8 +27,8 @@ def layer_norm(x: Any, scale: Any, shift: Any) -> Any:
 
 
 def masked(x: Any, mask: Any, weights: Any) -> Any:
-    kept = np.where(mask, x, 0)
-    return kept * weights - np.sum(kept * weights, axis=1, keepdims=True)
+    inside = np.where(mask, x, 0)
+    return inside * weights - np.sum(inside * weights, axis=1, keepdims=True)
 
 
 def weighted_norm(x: Any, scale: Any, shift: Any, weights: Any) -> Any:

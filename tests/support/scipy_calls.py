@@ -69,14 +69,14 @@ def names() -> Iterator[tuple[str, str]]:
     for module in MODULES:
         scipy_module = importlib.import_module(f"scipy.{module}")
         for name in sorted(scipy_module.__all__):
-            found = getattr(scipy_module, name)
-            if isinstance(found, types.ModuleType):
+            member = getattr(scipy_module, name)
+            if isinstance(member, types.ModuleType):
                 continue
-            if not isinstance(found, type) and (
-                hasattr(found, "logpdf") or hasattr(found, "logpmf")
+            if not isinstance(member, type) and (
+                hasattr(member, "logpdf") or hasattr(member, "logpmf")
             ):
                 for method in METHODS:
-                    if hasattr(found, method):
+                    if hasattr(member, method):
                         yield module, f"{name}.{method}"
             else:
                 yield module, name
@@ -145,9 +145,9 @@ def _operand(function: Any, args: tuple[Any, ...], i: int) -> tuple[str, str]:
 
     def f(x: Any) -> Any:
         results = function(*args[:i], x, *args[i + 1 :])
-        kept = results if isinstance(results, tuple) else (results,)
-        seen.append(any(traced(r) for r in kept))
-        return [r for r in kept if np.result_type(r).kind in "fc"]
+        outputs = results if isinstance(results, tuple) else (results,)
+        seen.append(any(traced(r) for r in outputs))
+        return [r for r in outputs if np.result_type(r).kind in "fc"]
 
     seen: list[bool] = []
     try:
@@ -165,8 +165,8 @@ def _shapes(name: str) -> tuple[Any, ...]:
     from scipy.stats import _distr_params as known
 
     params = dict(itertools.chain(known.distdiscrete, known.distcont))
-    found: tuple[Any, ...] = params.get(name, ())
-    return found
+    shapes: tuple[Any, ...] = params.get(name, ())
+    return shapes
 
 
 def _method(full: str, name: str) -> Row:

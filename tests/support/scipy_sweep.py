@@ -129,7 +129,7 @@ if __name__ == "__main__":
         raise LateError
 
     signal.signal(signal.SIGALRM, late)
-    found: list[str] = []
+    worst: list[str] = []
     for where in sys.argv[1:]:
-        found += worse(distributions() if where == "distributions" else functions(where))
-    sys.stdout.write(json.dumps(found))
+        worst += worse(distributions() if where == "distributions" else functions(where))
+    sys.stdout.write(json.dumps(worst))

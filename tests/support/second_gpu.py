@@ -35,7 +35,7 @@ class SecondGpu:
 
 def installed(monkeypatch: Any) -> None:
     """Let `adarray.use` find it under the name ``second`` until the test ends."""
-    found = dict(backend._entry_points())
-    found["second"] = [EntryPoint("second", "second_gpu:SecondGpu", backend.GROUP)]
+    entry_points = dict(backend._entry_points())
+    entry_points["second"] = [EntryPoint("second", "second_gpu:SecondGpu", backend.GROUP)]
     backend.refresh()
-    monkeypatch.setattr(backend, "_entry_points", lambda: found)
+    monkeypatch.setattr(backend, "_entry_points", lambda: entry_points)

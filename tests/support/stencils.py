@@ -50,12 +50,12 @@ def with_neighbours_of_coefficients(u, c):
 
 
 def with_all_results(u):
-    found = []
+    states = []
     for _ in range(3):
         d = np.roll(u, 1, 0) - np.roll(u, 1, 1)
         u = u + 0.1 * d * np.abs(d)
-        found.append(u)
-    return tuple(found)
+        states.append(u)
+    return tuple(states)
 
 
 def by_position(u):

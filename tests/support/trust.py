@@ -50,9 +50,9 @@ def fresh(tree: Any, scale: float = 1.0, along: Sequence[Any] | None = None) -> 
     `scale`; `along` holds what is added to each leaf.
     """
     leaves, rebuild = flatten(tree)
-    made = copies(leaves)
+    result = copies(leaves)
     scaled: set[int] = set()
-    for i, x in enumerate(made):
+    for i, x in enumerate(result):
         if isinstance(x, np.ndarray) and x.dtype.kind in "fc":
             owner = x
             while isinstance(owner.base, np.ndarray) and owner.base.dtype == x.dtype:
@@ -61,13 +61,13 @@ def fresh(tree: Any, scale: float = 1.0, along: Sequence[Any] | None = None) -> 
                 scaled.add(id(owner))
                 owner *= scale
         elif isinstance(x, (float, complex)):
-            made[i] = x = type(x)(x * scale)
+            result[i] = x = type(x)(x * scale)
         if along is not None and along[i] is not None:
             if isinstance(x, np.ndarray):
                 x += along[i]
             else:
-                made[i] = type(x)(x + along[i])
-    return rebuild(made)
+                result[i] = type(x)(x + along[i])
+    return rebuild(result)
 
 
 def total(results: Any) -> Any:
@@ -117,10 +117,10 @@ class Oracle:
         self.f = f
         self.args = args
         self.before = before
-        given = fresh(args)
+        arguments = fresh(args)
         before()
-        self.results = f(*given)
-        self.after = fresh(given)
+        self.results = f(*arguments)
+        self.after = fresh(arguments)
         leaves, _ = flatten(args)
         rng = np.random.default_rng(seed)
         self.direction = [
@@ -227,10 +227,10 @@ def check(
             jitted = adarray.jit(f)
             for k in range(calls):
                 oracle = Oracle(f, fresh(args, 1 + 0.03 * k), k, before)
-                given = fresh(oracle.args)
+                arguments = fresh(oracle.args)
                 before()
-                agree(jitted(*given), oracle.results, what)
-                agree(given, oracle.after, f"{what}, arguments after")
+                agree(jitted(*arguments), oracle.results, what)
+                agree(arguments, oracle.after, f"{what}, arguments after")
         elif not argnums:
             return
         elif mode in ("plain", "intercept"):
@@ -245,13 +245,13 @@ def check(
             floating = {i: d for i, d in enumerate(oracle.direction) if d is not None}
 
             def of_floating(*xs: Any) -> Any:
-                given = list(fresh(oracle.args))
+                args = list(fresh(oracle.args))
                 for i, x in zip(floating, xs, strict=True):
-                    given[i] = x
-                return total(f(*given))
+                    args[i] = x
+                return total(f(*args))
 
-            given = fresh(oracle.args)
-            primals = [given[i] for i in floating]
+            arguments = fresh(oracle.args)
+            primals = [arguments[i] for i in floating]
             tangents = [
                 float(d) if isinstance(p, float) else d
                 for p, d in zip(primals, floating.values(), strict=True)

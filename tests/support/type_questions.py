@@ -276,17 +276,17 @@ _count = itertools.count()
 
 def module(text: str) -> types.ModuleType:
     """Return a module of this text, which can be imported."""
-    made = types.ModuleType(f"type_program_{next(_count)}")
-    vars(made).update(GLOBALS)
-    sys.modules[made.__name__] = made
-    exec(compile(text, f"<{made.__name__}>", "exec"), vars(made))
-    return made
+    space = types.ModuleType(f"type_program_{next(_count)}")
+    vars(space).update(GLOBALS)
+    sys.modules[space.__name__] = space
+    exec(compile(text, f"<{space.__name__}>", "exec"), vars(space))
+    return space
 
 
 def program(seed: int, questions: list[str] = QUESTIONS, length: int = 10) -> tuple[Any, str]:
     """Return a random function of ``(x, A, t, z)``, and its text."""
     rng = random.Random(seed)
-    asked: list[str] = []
+    requests: list[str] = []
     body = ["    nest = {'a': x, 'b': [t, x[0]]}", "    s = t * x[0]"]
     helpers = 0
     for k in range(length):
@@ -300,7 +300,7 @@ def program(seed: int, questions: list[str] = QUESTIONS, length: int = 10) -> tu
                 f"    s = s + {weight} * ({yes} if {question} else {no})",
             ]
         elif kind == 1:
-            asked += [f"def asked_{k}(q):", f"    return 1 if {question} else 0"]
+            requests += [f"def asked_{k}(q):", f"    return 1 if {question} else 0"]
             body += [f"    if other.asked_{k}({subject}):", f"        s = s + {weight} * {yes}"]
             body += ["    else:", f"        s = s - {weight} * {no}"]
         elif kind == 2:
@@ -318,14 +318,14 @@ def program(seed: int, questions: list[str] = QUESTIONS, length: int = 10) -> tu
                 f"    s = s + {weight} * picked",
             ]
     text = "\n".join(["def f(x, A, t, z):", *body, "    return s", ""])
-    helper = "\n".join(asked)
+    helper = "\n".join(requests)
     other = module(helper)
     GLOBALS["other"] = other
     try:
-        made = module(text)
+        result = module(text)
     finally:
         del GLOBALS["other"]
-    return made.f, f"{helper}\n{text}"
+    return result.f, f"{helper}\n{text}"
 
 
 def arguments(seed: int) -> tuple[Any, ...]:

@@ -85,9 +85,9 @@ def _transform(transform: Callable[..., Any]) -> Callable[..., Any]:
             if checked or _inside() or not _plain((args, kwargs)):
                 return eager(*args, **kwargs)
             checked = True
-            kept = _copied((args, kwargs))
+            copy = _copied((args, kwargs))
             expected = eager(*args, **kwargs)
-            compare(f"{transform.__name__} of {_name(f)}", eager, kept, expected)
+            compare(f"{transform.__name__} of {_name(f)}", eager, copy, expected)
             return expected
 
         return call
@@ -123,7 +123,7 @@ def _name(f: Any) -> str:
     return getattr(f, "__qualname__", type(f).__name__)
 
 
-def compare(name: str, function: Callable[..., Any], given: Any, expected: Any) -> None:
+def compare(name: str, function: Callable[..., Any], original: Any, expected: Any) -> None:
     """Call a function under jit, and compare what it returns with `expected`.
 
     Parameters
@@ -136,8 +136,8 @@ def compare(name: str, function: Callable[..., Any], given: Any, expected: Any) 
         What the eager call returned.
     """
     leaves = flatten(expected)[0]
-    scale = max(map(_size, (*leaves, *flatten(given)[0])), default=0.0)
-    args, kwargs = _copied(given)
+    scale = max(map(_size, (*leaves, *flatten(original)[0])), default=0.0)
+    args, kwargs = _copied(original)
     again = flatten(function(*args, **kwargs))[0]
     try:
         for g, e in zip(again, leaves, strict=True):
@@ -147,7 +147,7 @@ def compare(name: str, function: Callable[..., Any], given: Any, expected: Any) 
         return
     jitted = adarray.jit(function)
     for k in range(CALLS):
-        args, kwargs = _copied(given)
+        args, kwargs = _copied(original)
         with adarray.use(BACKEND), warnings.catch_warnings():
             warnings.simplefilter("ignore", JitWarning)
             warnings.simplefilter("ignore", RuntimeWarning)

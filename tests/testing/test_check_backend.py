@@ -57,13 +57,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
 
     from adarray import backend as module
 
-    made = FakeBackend()
-    made.spoil = lambda kind, op, r, given: r
+    result = FakeBackend()
+    result.spoil = lambda kind, op, r, args: r
     point = EntryPoint("fake", "somewhere:FakeBackend", module.GROUP)
     monkeypatch.setattr(module, "_points", {**module._entry_points(), "fake": [point]})
-    monkeypatch.setattr(module, "_loaded", {**module._loaded, "fake": made})
+    monkeypatch.setattr(module, "_loaded", {**module._loaded, "fake": result})
     monkeypatch.setattr(module, "_engines", {})
-    return made
+    return result
 
 
 @pytest.mark.slow
@@ -72,8 +72,8 @@ def test_a_right_backend_passes(fake: FakeBackend) -> None:
 
 
 def _changed_where(condition: Callable[[Any, Any], bool], change: Callable[[Any], Any]) -> Any:
-    def spoil(kind: str, op: str, r: Any, given: Any) -> Any:
-        return change(r) if kind == "value" and condition(r, given) else r
+    def spoil(kind: str, op: str, r: Any, original: Any) -> Any:
+        return change(r) if kind == "value" and condition(r, original) else r
 
     return spoil
 
@@ -105,15 +105,15 @@ SPOILT: dict[str, tuple[str, Any, str]] = {
 def test_a_wrong_kernel_is_found(what: str, fake: FakeBackend) -> None:
     op, spoil, message = SPOILT[what]
     opcheck(op, "fake")
-    fake.spoil = lambda kind, name, r, given: spoil(kind, name, r, given) if name == op else r
+    fake.spoil = lambda kind, name, r, args: spoil(kind, name, r, args) if name == op else r
     with pytest.raises(AssertionError, match=message):
         opcheck(op, "fake")
 
 
 def test_a_kernel_that_writes_into_its_operand_is_found(fake: FakeBackend) -> None:
-    def spoil(kind: str, op: str, r: Any, given: Any) -> Any:
-        if kind == "value" and op == "sqrt" and np.ndim(given[0]):
-            memory = given[0].base if given[0].base is not None else given[0]
+    def spoil(kind: str, op: str, r: Any, original: Any) -> Any:
+        if kind == "value" and op == "sqrt" and np.ndim(original[0]):
+            memory = original[0].base if original[0].base is not None else original[0]
             memory[...] = 1.0  # as C would: a read-only view does not protect its base
         return r
 

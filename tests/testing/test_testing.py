@@ -200,10 +200,10 @@ def changed(op: Op, **attributes: Any) -> Iterator[None]:
 
 def _scaled(rule: Callable[..., Any], by: float) -> Callable[..., Any]:
     def wrong(*args: Any, **kwargs: Any) -> Any:
-        made = rule(*args, **kwargs)
-        if isinstance(made, Placed):
-            return Placed(made.aval, made.index, made.g * by, made.steps)
-        return made * by
+        result = rule(*args, **kwargs)
+        if isinstance(result, Placed):
+            return Placed(result.aval, result.index, result.g * by, result.steps)
+        return result * by
 
     return wrong
 
@@ -220,7 +220,7 @@ def _found(op: Op) -> str:
 # Rules that are zero stay right when they are scaled.
 def _gives_zeros(op: Op, operand: int) -> bool:
     """Whether a rule is zero wherever it is asked, so that no factor can make it wrong."""
-    found = []
+    zeros = []
     rng = np.random.default_rng(0)
     rule = op.rules[operand]
     assert rule is not None
@@ -232,8 +232,8 @@ def _gives_zeros(op: Op, operand: int) -> bool:
                 if op.outputs > 1
                 else np.ones(np.shape(out))
             )
-            found.append(np.any(rule(ones, out, *case.operands, **case.params)))
-    return not any(found)
+            zeros.append(np.any(rule(ones, out, *case.operands, **case.params)))
+    return not any(zeros)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_every_rule_is_really_checked(name: str, operand: int) -> None:
     rules = list(op.rules)
     rules[operand] = _scaled(rules[operand], 1.001)  # type: ignore[arg-type]
     with changed(op, rules=tuple(rules)):
-        found = _found(op)
-    assert found.startswith(f"opcheck({name}") or (not found and _gives_zeros(op, operand))
+        problem = _found(op)
+    assert problem.startswith(f"opcheck({name}") or (not problem and _gives_zeros(op, operand))
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "norm", "cumprod", "concatenate", "einsum"])
@@ -351,8 +351,8 @@ def test_mismatch_looks_at_type_dtype_and_shape() -> None:
 def test_worst() -> None:
     assert worst([1.0, np.nan, np.inf], [1.0, np.nan, np.inf], 0.0) is None
     assert worst([], [], 0.0) is None
-    found = worst([1.0, 2.0], [1.0, 4.0], 0.1)
-    assert found == (2.0, 4.0, 0.5, " at index (1,)")
+    difference = worst([1.0, 2.0], [1.0, 4.0], 0.1)
+    assert difference == (2.0, 4.0, 0.5, " at index (1,)")
     assert worst([np.nan], [1.0], 1e9) is not None
 
 

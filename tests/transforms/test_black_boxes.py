@@ -22,10 +22,10 @@ V = np.array([1.0, -0.5, 0.3])
 def engine(backend: str) -> Iterator[None]:
     """Run each test on one backend."""
     registries: tuple[dict[Any, Any], ...] = (OPS, FUNCTIONS, POINTWISE)
-    kept = [dict(r) for r in registries]
+    references = [dict(r) for r in registries]
     with adarray.use(backend):
         yield
-    for registry, before in zip(registries, kept, strict=True):
+    for registry, before in zip(registries, references, strict=True):
         registry.clear()
         registry.update(before)
 

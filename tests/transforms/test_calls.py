@@ -184,9 +184,9 @@ def test_random_programs(seed: int) -> None:
     f, args = program.function("loss"), program.args(0)
     numbers = tuple(range(len(args)))
     value, expected = adarray.value_and_grad(f, numbers)(*args)
-    again, found = adarray.value_and_grad(adarray.checkpoint(f), numbers)(*args)
+    again, gradient = adarray.value_and_grad(adarray.checkpoint(f), numbers)(*args)
     np.testing.assert_array_equal(again, value)
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     tangents = [np.cos(np.asarray(a) + 1.0)[()] for a in args]
     _, slope = adarray.jvp(f, args, tangents)

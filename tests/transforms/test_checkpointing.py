@@ -165,13 +165,13 @@ def test_forward_over_reverse_saves_memory() -> None:
 
     x = np.linspace(0.1, 1.0, size)
     v = np.cos(x)
-    peaks, found = [], []
+    peaks, results = [], []
     for run in (adarray.checkpoint(segment), segment):
         tracemalloc.start()
-        found.append(adarray.hvp(lambda x, run=run: whole(x, run))(x, v))
+        results.append(adarray.hvp(lambda x, run=run: whole(x, run))(x, v))
         peaks.append(tracemalloc.get_traced_memory()[1] / x.nbytes)
         tracemalloc.stop()
-    close(found[0], found[1])
+    close(results[0], results[1])
     assert peaks[0] < peaks[1] / 4
 
 

@@ -140,5 +140,5 @@ def test_different_ways_and_captured_values() -> None:
 
     for transform in ("grad inside", "grad outside"):
         expected = np.stack([adarray.grad(loss(plain))(x) for x in X])
-        found = TRANSFORMS[transform](f)(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        transformed = TRANSFORMS[transform](f)(X)
+        np.testing.assert_allclose(transformed, expected, rtol=1e-9)

@@ -66,8 +66,8 @@ def test_the_expectation_of_the_estimate(baseline: Any) -> None:
 
 def test_values_stay() -> None:
     x = np.array([0.1, 1e16, -3.0])
-    found = adarray.score_function(x, np.array([-1.0, -2.0, -700.0]), "others")
-    np.testing.assert_array_equal(found, x)
+    actual = adarray.score_function(x, np.array([-1.0, -2.0, -700.0]), "others")
+    np.testing.assert_array_equal(actual, x)
     assert adarray.score_function(2.5, -1.0) == 2.5
     value, _ = adarray.vjp(lambda s: adarray.score_function(x, s), np.array([-0.5, -1.0, -2.0]))
     np.testing.assert_array_equal(value, x)
@@ -92,9 +92,9 @@ def test_a_policy() -> None:
         return np.mean(adarray.score_function(reward[a, b], score, "others"))
 
     w = np.array([0.2, -0.4, 0.7])
-    value, found = adarray.value_and_grad(sampled)(w)
+    value, gradient = adarray.value_and_grad(sampled)(w)
     assert float(value) == pytest.approx(expected(w), abs=0.05)
-    np.testing.assert_allclose(found, adarray.grad(expected)(w), atol=0.03)
+    np.testing.assert_allclose(gradient, adarray.grad(expected)(w), atol=0.03)
 
 
 def test_the_other_draws_are_a_good_baseline() -> None:
@@ -102,9 +102,9 @@ def test_the_other_draws_are_a_good_baseline() -> None:
     rng = np.random.default_rng(1)
 
     def estimate(p: Any, baseline: Any) -> Any:
-        taken = rng.random(50) < adarray.value_of(p)
-        c = np.where(taken, 11.0, 10.0)
-        return np.mean(adarray.score_function(c, np.log(np.where(taken, p, 1 - p)), baseline))
+        chosen = rng.random(50) < adarray.value_of(p)
+        c = np.where(chosen, 11.0, 10.0)
+        return np.mean(adarray.score_function(c, np.log(np.where(chosen, p, 1 - p)), baseline))
 
     slopes = {
         b: np.array([adarray.grad(estimate)(0.4, b) for _ in range(200)]) for b in (0.0, "others")

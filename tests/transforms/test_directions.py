@@ -85,8 +85,8 @@ def test_several_arguments_and_aux(of: Any) -> None:
     def f(x: Any, y: float, k: int) -> Any:
         return (x * y) ** k, {"norm": np.linalg.norm(x)}
 
-    made = of(f, argnums=(1, 0), has_aux=True)
-    _assert_equal(made(X, 0.5, 2), _one_by_one(made, X, 0.5, 2))
+    result = of(f, argnums=(1, 0), has_aux=True)
+    _assert_equal(result(X, 0.5, 2), _one_by_one(result, X, 0.5, 2))
 
 
 @pytest.mark.usefixtures("blocks")
@@ -95,19 +95,19 @@ def test_second_derivatives() -> None:
         return np.sum(dense(x) ** 2) + np.sum(in_place(x))
 
     of_gradient = adarray.jacrev(adarray.grad(loss))
-    for made in (
+    for result in (
         adarray.hessian(loss),
         of_gradient,
         adarray.grad(lambda x: np.sum(of_gradient(x))),
     ):
-        _assert_equal(made(X), _one_by_one(made, X))
+        _assert_equal(result(X), _one_by_one(result, X))
 
 
 @pytest.mark.usefixtures("blocks")
 def test_complex() -> None:
     z = X + 1j * X[::-1]
-    made = adarray.jacobian(lambda z: np.exp(z) * z[0], holomorphic=True)
-    _assert_equal(made(z), _one_by_one(made, z))
+    transformed = adarray.jacobian(lambda z: np.exp(z) * z[0], holomorphic=True)
+    _assert_equal(transformed(z), _one_by_one(transformed, z))
 
 
 @pytest.mark.usefixtures("blocks")
@@ -118,8 +118,8 @@ def test_functions_that_vmap_cannot_take(of: Any) -> None:
         samples=lambda rng: [((rng.normal(size=3),), {})],
         needs=lambda _mask: (False, False),
     )  # fmt: skip
-    made = of(lambda x: apply(op, (np.sin(x),)))
-    np.testing.assert_allclose(made(X), np.diag(2.0 * np.cos(X)))
+    result = of(lambda x: apply(op, (np.sin(x),)))
+    np.testing.assert_allclose(result(X), np.diag(2.0 * np.cos(X)))
     jitted = adarray.jit(dense)
     np.testing.assert_allclose(of(jitted)(X), of(dense)(X), rtol=1e-12)
     np.testing.assert_allclose(of(lambda x: 2.0 * jitted(x))(X), 2.0 * of(dense)(X), rtol=1e-12)

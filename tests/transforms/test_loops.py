@@ -50,8 +50,8 @@ def fewest(n: int, units: int, mixed: bool) -> int:
         return 1
     if units == 0:
         return 1 << 40
-    found = min(m + fewest(m, units, mixed) + fewest(n - m, units - 1, mixed) for m in range(1, n))
-    return min(found, 1 + fewest(n - 1, units - 1, mixed)) if mixed else found
+    count = min(m + fewest(m, units, mixed) + fewest(n - m, units - 1, mixed) for m in range(1, n))
+    return min(count, 1 + fewest(n - 1, units - 1, mixed)) if mixed else count
 
 
 def played(schedule: Any, n: int, units: int) -> tuple[int, int]:
@@ -111,18 +111,18 @@ def test_published_numbers() -> None:
 def test_loops_of_unknown_length_repeat_little(units: int) -> None:
     for n in (1, 2, 5, 17, 60, 200, 500):
         plan = schedules.Dynamic(units)
-        kept: list[int] = []
+        references: list[int] = []
         for k in range(n):
-            gone = plan.place()
-            if gone is not None:
-                del kept[gone]
-            kept.append(k)
-            assert len(kept) <= units
-        assert kept[0] == 0
+            reference = plan.place()
+            if reference is not None:
+                del references[reference]
+            references.append(k)
+            assert len(references) <= units
+        assert references[0] == 0
         steps, todo = n, n
-        for place in range(len(kept) - 1, -1, -1):
-            steps += schedules.least_steps(todo - kept[place], units - place)
-            todo = kept[place]
+        for place in range(len(references) - 1, -1, -1):
+            steps += schedules.least_steps(todo - references[place], units - place)
+            todo = references[place]
         assert steps <= (schedules.repetition(n, units) + 2) * n
         assert steps <= 1.25 * schedules.least_steps(n, units) + 2
 
@@ -241,9 +241,9 @@ def test_forward_mode_of_many_steps_has_flat_memory() -> None:
     def most(n: int) -> float:
         tracemalloc.start()
         adarray.jvp(lambda x: adarray.checkpointed_loop(np.sin, x, n), (x,), (np.ones_like(x),))
-        found = tracemalloc.get_traced_memory()[1] / x.nbytes
+        peak = tracemalloc.get_traced_memory()[1] / x.nbytes
         tracemalloc.stop()
-        return found
+        return peak
 
     assert most(100_000) < most(100) + 2 < 20
 

@@ -116,23 +116,23 @@ def test_everything_nests(name: str) -> None:
         lambda x: adarray.jacfwd(f)(x) @ V,
         lambda x: adarray.jacrev(f)(x) @ V,
     ):
-        found = adarray.grad(lambda x, along=along: np.sum(along(x) ** 2))(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
-        _, found = adarray.jvp(lambda x, along=along: np.sum(along(x) ** 2), (X,), (V,))
-        np.testing.assert_allclose(found, expected @ V, rtol=1e-9)
+        gradient = adarray.grad(lambda x, along=along: np.sum(along(x) ** 2))(X)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-9)
+        _, gradient = adarray.jvp(lambda x, along=along: np.sum(along(x) ** 2), (X,), (V,))
+        np.testing.assert_allclose(gradient, expected @ V, rtol=1e-9)
 
 
 def test_third_derivatives() -> None:
     f = SCALARS["layered"]
     third = adarray.jacobian(adarray.hessian(f))(X)
-    found = adarray.jacobian(lambda x: adarray.hvp(f)(x, V))(X)
-    np.testing.assert_allclose(found, np.einsum("ijk,j->ik", third, V), rtol=1e-8, atol=1e-12)
-    found = adarray.jacobian(lambda x: adarray.make_hvp(f)(x)[0](V))(X)
-    np.testing.assert_allclose(found, np.einsum("ijk,j->ik", third, V), rtol=1e-8, atol=1e-12)
+    matrix = adarray.jacobian(lambda x: adarray.hvp(f)(x, V))(X)
+    np.testing.assert_allclose(matrix, np.einsum("ijk,j->ik", third, V), rtol=1e-8, atol=1e-12)
+    matrix = adarray.jacobian(lambda x: adarray.make_hvp(f)(x)[0](V))(X)
+    np.testing.assert_allclose(matrix, np.einsum("ijk,j->ik", third, V), rtol=1e-8, atol=1e-12)
 
 
 def test_compiled() -> None:
-    for made, args in (
+    for result, args in (
         (adarray.hvp(rosenbrock), (X, V)),
         (adarray.jacfwd(layered), (X,)),
         (adarray.jacrev(layered), (X,)),
@@ -142,9 +142,9 @@ def test_compiled() -> None:
         (lambda g: adarray.linear_transpose(np.diff, X)(g)[0], (V[:3],)),
         (lambda x, v: adarray.make_hvp(rosenbrock)(x)[0](v), (X, V)),
     ):
-        jitted = adarray.jit(made)
+        jitted = adarray.jit(result)
         for _ in range(3):
-            np.testing.assert_allclose(jitted(*args), made(*args), rtol=1e-12)
+            np.testing.assert_allclose(jitted(*args), result(*args), rtol=1e-12)
         assert jitted.cache_info().eager == 0
 
 
@@ -164,9 +164,9 @@ def test_nests_and_several_arguments() -> None:
     assert product[1] == pytest.approx((up[1] - down[1]) / (2 * step), rel=1e-6)
     assert type(product[0]["b"]) is type(product[1]) is float
     y, tangent_map = adarray.linearize(lambda p, n: {"y": p["w"] * n, "n": n * 2.0}, p, s)
-    found = tangent_map(dp, ds)
-    np.testing.assert_allclose(found["y"], V * s + X * ds)
-    assert (y["n"], found["n"]) == (3.0, 0.5)
+    tangent = tangent_map(dp, ds)
+    np.testing.assert_allclose(tangent["y"], V * s + X * ds)
+    assert (y["n"], tangent["n"]) == (3.0, 0.5)
     slopes = adarray.elementwise_grad(lambda p: p["w"] * 2)(p)
     np.testing.assert_allclose(slopes["w"], np.full(4, 2.0))
 
@@ -255,7 +255,7 @@ def test_transposes() -> None:
 
 
 def test_what_transforms_return_can_be_copied() -> None:
-    made = adarray.hvp(rosenbrock)
-    assert repr(made) == f"<hvp of {rosenbrock!r}>"
-    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
-        np.testing.assert_allclose(again(X, V), made(X, V))
+    transformed = adarray.hvp(rosenbrock)
+    assert repr(transformed) == f"<hvp of {rosenbrock!r}>"
+    for again in (pickle.loads(pickle.dumps(transformed)), copy.deepcopy(transformed)):
+        np.testing.assert_allclose(again(X, V), transformed(X, V))

@@ -45,9 +45,9 @@ def nest() -> dict[str, Any]:
     }
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(actual: Any, expected: Any) -> None:
     """Compare leaves: values, types and dtypes."""
-    a, b = (sorted_leaves(t) for t in (found, expected))
+    a, b = (sorted_leaves(t) for t in (actual, expected))
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         assert type(x) is type(y)
@@ -93,8 +93,8 @@ def test_nothing_is_lost_or_shared() -> None:
     x = np.ones(2)
     vector, unravel = adarray.ravel(x)
     vector[0] = 5.0
-    made = unravel(vector)
-    made[1] = 7.0
+    result = unravel(vector)
+    result[1] = 7.0
     np.testing.assert_array_equal(x, [1.0, 1.0])
     np.testing.assert_array_equal(vector, [5.0, 1.0])
     assert adarray.ravel([0.1, np.ones(1, np.float32)])[0][0] == 0.1  # no digit of a number
@@ -135,9 +135,9 @@ def test_derivatives_through_it() -> None:
     expected = {"a": 2 * tree["a"] * np.arange(4.0) + np.cos(tree["a"]), "b": np.cos(0.5)}
     for gradient in (adarray.grad(back), adarray.jit(adarray.grad(back))):
         for _ in range(2):
-            found = gradient(tree)
-            np.testing.assert_allclose(found["a"], expected["a"], rtol=1e-12)
-            assert found["b"] == pytest.approx(expected["b"])
+            slope = gradient(tree)
+            np.testing.assert_allclose(slope["a"], expected["a"], rtol=1e-12)
+            assert slope["b"] == pytest.approx(expected["b"])
 
 
 def test_writes_stay_where_they_are() -> None:
@@ -154,9 +154,9 @@ def test_writes_stay_where_they_are() -> None:
 def test_adarrays() -> None:
     vector, unravel = adarray.ravel([adarray.array([1.0, 2.0]), 0.5])
     assert isinstance(vector, adarray.ADArray)
-    made = unravel(vector * 2.0)
-    np.testing.assert_array_equal(made[0].numpy(), [2.0, 4.0])
-    assert float(made[1]) == 1.0
+    result = unravel(vector * 2.0)
+    np.testing.assert_array_equal(result[0].numpy(), [2.0, 4.0])
+    assert float(result[1]) == 1.0
 
 
 def test_mistakes() -> None:

@@ -174,8 +174,8 @@ def test_threads_share_one_pullback() -> None:
             return [pull(V * (k + i))[0] for i in range(5)]
 
         with ThreadPoolExecutor(6) as pool:
-            found = list(pool.map(work, range(6)))
-        for k, rows in enumerate(found):
+            actual = list(pool.map(work, range(6)))
+        for k, rows in enumerate(actual):
             for i, row in enumerate(rows):
                 close(row, expected(V * (k + i))[0])
 
@@ -260,6 +260,6 @@ def test_a_transform_that_a_generator_suspends() -> None:
 
     names = list(FUNCTIONS)
     running = [rows(FUNCTIONS[n][0], X) for n in names]
-    found = [[next(r) for r in running] for _ in range(3)]
+    results = [[next(r) for r in running] for _ in range(3)]
     for k, n in enumerate(names):
-        close(np.stack([row[k] for row in found]), adarray.jacrev(FUNCTIONS[n][1])(X))
+        close(np.stack([row[k] for row in results]), adarray.jacrev(FUNCTIONS[n][1])(X))

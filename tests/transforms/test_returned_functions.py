@@ -45,21 +45,21 @@ TRANSFORMS = {
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_repr_names_the_transform(name):
     """It was the repr of the function that adarray had made inside of itself."""
-    made = TRANSFORMS[name]
-    assert repr(made) == f"<{name} of {loss!r}>"
-    assert repr(adarray.jit(made)) == f"<jit of {made!r}>"
-    assert made.__name__ == f"{name}(loss)"
-    assert inspect.signature(made) == inspect.signature(loss)
-    assert made.__wrapped__ is loss
+    transformed = TRANSFORMS[name]
+    assert repr(transformed) == f"<{name} of {loss!r}>"
+    assert repr(adarray.jit(transformed)) == f"<jit of {transformed!r}>"
+    assert transformed.__name__ == f"{name}(loss)"
+    assert inspect.signature(transformed) == inspect.signature(loss)
+    assert transformed.__wrapped__ is loss
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("jitted", [False, True])
 def test_transforms_are_pickled(name, jitted):
-    made = adarray.jit(TRANSFORMS[name]) if jitted else TRANSFORMS[name]
-    again = pickle.loads(pickle.dumps(made))
-    np.testing.assert_equal(again(W), made(W))
-    np.testing.assert_equal(again(W, scale=2.0), made(W, scale=2.0))
+    transformed = adarray.jit(TRANSFORMS[name]) if jitted else TRANSFORMS[name]
+    again = pickle.loads(pickle.dumps(transformed))
+    np.testing.assert_equal(again(W), transformed(W))
+    np.testing.assert_equal(again(W, scale=2.0), transformed(W, scale=2.0))
 
 
 def test_what_is_decorated_is_pickled_by_its_name():
@@ -67,8 +67,8 @@ def test_what_is_decorated_is_pickled_by_its_name():
 
 
 def test_options_are_kept_by_pickle():
-    made = pickle.loads(pickle.dumps(adarray.grad(both, argnums=(0, 1), has_aux=True)))
-    (dx, dy), aux = made(2.0, 3.0)
+    gradient = pickle.loads(pickle.dumps(adarray.grad(both, argnums=(0, 1), has_aux=True)))
+    (dx, dy), aux = gradient(2.0, 3.0)
     assert (dx, dy, aux) == (3.0, 2.0, "aux")
 
 
@@ -97,9 +97,9 @@ def test_a_pool_of_processes_maps_them(tmp_path):
 
 
 def test_copies_are_the_function_itself():
-    made = TRANSFORMS["grad"]
-    assert copy.copy(made) is made
-    assert copy.deepcopy([made])[0] is made
+    transformed = TRANSFORMS["grad"]
+    assert copy.copy(transformed) is transformed
+    assert copy.deepcopy([transformed])[0] is transformed
 
 
 def test_an_attribute_of_a_class_is_a_method():
@@ -112,10 +112,10 @@ def test_an_attribute_of_a_class_is_a_method():
 
 def test_jit_reads_what_a_transformed_function_captures():
     """The function inside is looked at as if it were called itself."""
-    held = {"w": np.array([1.0, 1.0])}
+    table = {"w": np.array([1.0, 1.0])}
 
     def inner(x):
-        return np.sum(x**2 * held["w"])
+        return np.sum(x**2 * table["w"])
 
     gradient = adarray.grad(inner)
     functions = [
@@ -123,10 +123,10 @@ def test_jit_reads_what_a_transformed_function_captures():
         adarray.jit(lambda x, g: g(x)),
     ]  # fmt: skip
     for k in range(5):
-        held["w"] = np.array([1.0 + k, 2.0])
+        table["w"] = np.array([1.0 + k, 2.0])
         for i, f in enumerate(functions):
             got = f(W, gradient) if i == 2 else f(W)
-            np.testing.assert_allclose(got, 2 * W * held["w"])
+            np.testing.assert_allclose(got, 2 * W * table["w"])
 
 
 @pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian", "jit"])
@@ -146,11 +146,11 @@ def test_what_is_no_function_is_refused_by_the_name_that_was_called(name):
 @pytest.mark.parametrize("transform", [adarray.hessian, adarray.jacobian])
 def test_derivatives_of_numbers_by_numbers_are_what_grad_gives(x, kind, transform):
     """They were arrays without dimensions."""
-    made = transform(np.sin)(x)
-    assert type(made) is kind
+    transformed = transform(np.sin)(x)
+    assert type(transformed) is kind
     assert type(adarray.grad(np.sin)(x)) is kind
     expected = -np.sin(2.0) if transform is adarray.hessian else np.cos(2.0)
-    assert abs(float(made) - expected) < 1e-6
+    assert abs(float(transformed) - expected) < 1e-6
 
 
 def test_numbers_in_nests_and_under_jit():
@@ -163,9 +163,9 @@ def test_numbers_in_nests_and_under_jit():
     assert h["a"]["b"].shape == h["b"]["a"].shape == (2,)
     jitted = adarray.jit(adarray.hessian(np.sin))
     for _ in range(4):
-        made = jitted(2.0)
-        assert type(made) is float
-        assert abs(made + np.sin(2.0)) < 1e-12
+        result = jitted(2.0)
+        assert type(result) is float
+        assert abs(result + np.sin(2.0)) < 1e-12
     assert abs(adarray.grad(adarray.hessian(np.sin))(2.0) + np.cos(2.0)) < 1e-12
 
 
@@ -191,8 +191,8 @@ def test_a_hessian_goes_back_twice_where_a_rule_has_no_forward_mode():
 
 
 def test_what_is_gone_another_way_is_no_refusal_to_the_trace_around():
-    made = adarray.grad(lambda x: np.sum(adarray.hessian(cubes)(x)))(W)
-    np.testing.assert_allclose(made, 24 * W * [1.0, 2.0])
+    gradient = adarray.grad(lambda x: np.sum(adarray.hessian(cubes)(x)))(W)
+    np.testing.assert_allclose(gradient, 24 * W * [1.0, 2.0])
     nested = adarray.hessian({"of": cubes}["of"], argnums=(0,))(W)
     np.testing.assert_allclose(nested[0][0], np.diag(12 * W**2 * [1.0, 2.0]))
 
@@ -258,21 +258,21 @@ OVER_OTHERS = {
 
 @pytest.mark.parametrize("name", DECORATED)
 def test_decorated_functions_with_rules_are_pickled_by_their_names(name):
-    made = DECORATED[name]
-    assert pickle.loads(pickle.dumps(made)) is made
-    assert copy.copy(made) is made
-    assert copy.deepcopy([made])[0] is made
-    for transform in (adarray.grad(made), adarray.jit(adarray.grad(made))):
+    transformed = DECORATED[name]
+    assert pickle.loads(pickle.dumps(transformed)) is transformed
+    assert copy.copy(transformed) is transformed
+    assert copy.deepcopy([transformed])[0] is transformed
+    for transform in (adarray.grad(transformed), adarray.jit(adarray.grad(transformed))):
         np.testing.assert_equal(pickle.loads(pickle.dumps(transform))(W), transform(W))
 
 
 @pytest.mark.parametrize("name", OVER_OTHERS)
 def test_functions_with_rules_are_pickled_with_their_rules(name):
-    made = OVER_OTHERS[name]
-    again = pickle.loads(pickle.dumps(made))
-    assert again is not made
-    np.testing.assert_equal(again(W), made(W))
-    of = adarray.jacobian(again)(W), adarray.jacobian(made)(W)
+    transformed = OVER_OTHERS[name]
+    again = pickle.loads(pickle.dumps(transformed))
+    assert again is not transformed
+    np.testing.assert_equal(again(W), transformed(W))
+    of = adarray.jacobian(again)(W), adarray.jacobian(transformed)(W)
     np.testing.assert_equal(*of)
     if name != "checkpoint":
         np.testing.assert_equal(of[0], np.diag(3 * W) if name == "black_box" else 3 * W)
@@ -287,9 +287,9 @@ def test_black_boxes_compile_and_have_names():
 
 def test_sparse_derivatives_are_pickled():
     pytest.importorskip("scipy")
-    made = adarray.sparse_jacobian(squares, mode="forward", format="coo")
-    again = pickle.loads(pickle.dumps(made))
-    assert repr(again) == repr(made)
+    transformed = adarray.sparse_jacobian(squares, mode="forward", format="coo")
+    again = pickle.loads(pickle.dumps(transformed))
+    assert repr(again) == repr(transformed)
     np.testing.assert_equal(again(W).toarray(), np.diag(2 * W))
     assert again(W).format == "coo"
     hessian = pickle.loads(pickle.dumps(adarray.sparse_hessian(loss, jit=False)))

@@ -113,11 +113,11 @@ def test_questions_about_memory_are_answered_for_what_was_passed(name: str, way:
     for a, b in pairs[: 2 if name == "may" else 3]:
         expected = f(a, b)
         if way == "jvp":
-            found = adarray.jvp(f, (a, b), (a, b))[0]
+            tangent = adarray.jvp(f, (a, b), (a, b))[0]
         elif way == "hessian":
             inner = lambda a, b: adarray.jvp(f, (a, b), (a, b))[0]  # noqa: E731
-            found = adarray.value_and_grad(inner, (0, 1))(a, b)[0]
+            tangent = adarray.value_and_grad(inner, (0, 1))(a, b)[0]
         else:
             both = adarray.value_and_grad(f, (0, 1))
-            found = (adarray.jit(both) if way == "jit(grad)" else both)(a, b)[0]
-        np.testing.assert_allclose(found, expected)
+            tangent = (adarray.jit(both) if way == "jit(grad)" else both)(a, b)[0]
+        np.testing.assert_allclose(tangent, expected)

@@ -74,17 +74,17 @@ def test_several_arguments_and_nests() -> None:
 
     w = {"a": np.array([1.0, 2.0]), "b": 0.5}
     ws = [{"a": np.array([0.5, 0.0]), "b": 1.0}, {"a": np.array([0.0, 1.0]), "b": 0.0}]
-    y, made = adarray.jet(f, (w, np.array([3.0, 4.0])), (ws, [np.ones(2), np.zeros(2)]))
+    y, coefficients = adarray.jet(f, (w, np.array([3.0, 4.0])), (ws, [np.ones(2), np.zeros(2)]))
     np.testing.assert_allclose(y["y"], [3.25, 8.25])
-    np.testing.assert_allclose(made["y"], [[3.5, 3.0], [3.0, 6.0]])
-    np.testing.assert_allclose(made["z"], [2.0, 0.0])
-    assert (y["text"], made["text"]) == ("kept", None)
+    np.testing.assert_allclose(coefficients["y"], [[3.5, 3.0], [3.0, 6.0]])
+    np.testing.assert_allclose(coefficients["z"], [2.0, 0.0])
+    assert (y["text"], coefficients["text"]) == ("kept", None)
 
 
 def test_known_series() -> None:
     def coefficients(f: Callable[[Any], Any], x: float) -> list[float]:
-        y, made = adarray.jet(f, (x,), ([1.0] + [0.0] * 11,), factorial_scaled=False)
-        return [y, *made]
+        y, coefficients = adarray.jet(f, (x,), ([1.0] + [0.0] * 11,), factorial_scaled=False)
+        return [y, *coefficients]
 
     k = np.arange(13)
     factorial = np.array([math.factorial(i) for i in k], float)
@@ -106,17 +106,17 @@ def test_speelpenning() -> None:
     """The product of all variables along (1, ..., 1) is a polynomial with these roots."""
 
     def product(x: Any) -> Any:
-        made = 1.0
+        result = 1.0
         for i in range(len(x)):
-            made = made * x[i]
-        return made
+            result = result * x[i]
+        return result
 
     x = np.arange(1.0, 7.0)
     series = [np.ones(6), *[np.zeros(6)] * 7]
     for f in (product, np.prod):
-        y, made = adarray.jet(f, (x,), (series,))
-        found = [y, *(d / math.factorial(k + 1) for k, d in enumerate(made))]
-        np.testing.assert_allclose(found, [*np.poly(-x)[::-1], 0.0, 0.0])
+        y, coefficients = adarray.jet(f, (x,), (series,))
+        results = [y, *(d / math.factorial(k + 1) for k, d in enumerate(coefficients))]
+        np.testing.assert_allclose(results, [*np.poly(-x)[::-1], 0.0, 0.0])
 
 
 def test_scales() -> None:
@@ -133,9 +133,9 @@ def test_under_jit_and_inside_of_other_transforms() -> None:
 
     compiled = adarray.jit(g)
     for x in (X, X, 0.5 * X, X):
-        y, made = compiled(x)
+        y, result = compiled(x)
         np.testing.assert_allclose(y, f(x))
-        np.testing.assert_allclose(made, g(x)[1], rtol=1e-10)
+        np.testing.assert_allclose(result, g(x)[1], rtol=1e-10)
 
     def third(x: Any) -> Any:
         return np.sum(adarray.jet(np.sin, (x,), ([x, np.zeros(4), np.zeros(4)],))[1][2])
@@ -185,8 +185,8 @@ def test_rules_of_the_user() -> None:
         (solved(by_rule), solved(np.linalg.solve)),
     ]
     for f, plain in pairs:
-        made, expected = (adarray.jet(g, (X,), (SERIES,))[1] for g in (f, plain))
-        np.testing.assert_allclose(made, expected, rtol=1e-9)
+        coefficients, expected = (adarray.jet(g, (X,), (SERIES,))[1] for g in (f, plain))
+        np.testing.assert_allclose(coefficients, expected, rtol=1e-9)
 
     @adarray.custom_vjp
     def reverse_alone(x: Any) -> Any:
@@ -203,10 +203,10 @@ def test_members_of_a_batch() -> None:
 
     np.testing.assert_allclose(adarray.vmap(third)(X), [third(x) for x in X])
     inner = adarray.vmap(lambda y: np.sin(y) * y**2)
-    made, expected = (
+    result, expected = (
         adarray.jet(f, (X,), (SERIES,))[1] for f in (inner, lambda y: np.sin(y) * y**2)
     )
-    np.testing.assert_allclose(made, expected)
+    np.testing.assert_allclose(result, expected)
 
 
 def test_float32_and_numbers() -> None:

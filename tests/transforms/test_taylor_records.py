@@ -32,10 +32,10 @@ def curves(op: Op) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
         places = [i for i in places if args[i].size]
 
         def f(*xs: Any, args: Any = args, kwargs: Any = kwargs, places: Any = places) -> Any:
-            given = list(args)
+            arguments = list(args)
             for i, x in zip(places, xs, strict=True):
-                given[i] = x
-            r = op.numpy(*given, **kwargs)
+                arguments[i] = x
+            r = op.numpy(*arguments, **kwargs)
             r = r if op.invariants is None else op.invariants(r)
             parts = r if isinstance(r, tuple) else (r,)
             return np.concatenate([np.ravel(np.real(p)) for p in parts if p.dtype.kind in "fc"])

@@ -24,12 +24,14 @@ def check(*names: str) -> None:
         f, known = ALL[name].of(f), ALL[name].known(known)
     for x in (X, 0.5 * X):
         try:
-            found = f(x)
+            actual = f(x)
         except ForwardModeError:
             if "custom_vjp" not in names:
                 raise
             return
-        np.testing.assert_allclose(found, value(known, x), rtol=1e-8, atol=1e-9, err_msg=f"{names}")
+        np.testing.assert_allclose(
+            actual, value(known, x), rtol=1e-8, atol=1e-9, err_msg=f"{names}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -310,9 +310,9 @@ def test_results_for_adarrays_are_not_traced_any_more(shape):
     value, slope = adarray.value_and_grad(lambda x: np.sum(x * x))(x)
     y, pullback = adarray.vjp(np.sin, x)
     p, t = adarray.jvp(np.sin, (x,), (x,))
-    for found in (value, slope, y, p, t):
-        assert isinstance(found, adarray.ADArray)
-        assert not found.requires_grad
+    for actual in (value, slope, y, p, t):
+        assert isinstance(actual, adarray.ADArray)
+        assert not actual.requires_grad
     assert float(value) == x.size
     (g,) = pullback(y)
     np.testing.assert_allclose(np.asarray(g), np.cos(1.0) * np.sin(1.0))

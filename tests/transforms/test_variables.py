@@ -54,12 +54,12 @@ def assert_none(tree: Any) -> None:
     assert all(tree[k] is None for k in OTHERS)
 
 
-def assert_gradient(found: Any, expected: tuple[Any, Any]) -> None:
+def assert_gradient(actual: Any, expected: tuple[Any, Any]) -> None:
     """Compare with the derivatives by `w` and `b` of the function of these two alone."""
-    assert_none(found)
-    np.testing.assert_allclose(found["w"], expected[0], rtol=1e-10)
-    np.testing.assert_allclose(found["b"], expected[1], rtol=1e-10)
-    assert type(found["b"]) is float
+    assert_none(actual)
+    np.testing.assert_allclose(actual["w"], expected[0], rtol=1e-10)
+    np.testing.assert_allclose(actual["b"], expected[1], rtol=1e-10)
+    assert type(actual["b"]) is float
 
 
 EXPECTED = adarray.grad(bare, (0, 1))(W, 0.5)
@@ -133,10 +133,10 @@ def test_tangents_of_results_that_do_not_move() -> None:
 
     _, dy = adarray.jvp(f, (W,), (W,))
     _, tangent_map = adarray.linearize(f, W)
-    for found in (dy, tangent_map(W)):
-        np.testing.assert_allclose(found[0], 2.0 * W)
-        np.testing.assert_array_equal(found[1], np.zeros(3))
-        assert (float(found[2]), *found[3:6], float(found[6])) == (0.0, None, None, None, 0.0)
+    for tangent in (dy, tangent_map(W)):
+        np.testing.assert_allclose(tangent[0], 2.0 * W)
+        np.testing.assert_array_equal(tangent[1], np.zeros(3))
+        assert (float(tangent[2]), *tangent[3:6], float(tangent[6])) == (0.0, None, None, None, 0.0)
     _, pullback = adarray.vjp(f, W)
     for g in ([W, None, None, None, None, None, None], [W, W > 0.0, 3, "text", None, np.sin, True]):
         np.testing.assert_allclose(pullback(g)[0], 2.0 * W)
@@ -169,23 +169,23 @@ def test_compiled() -> None:
     def f(p: Any) -> Any:
         return loss(p | {"call": np.sin})
 
-    for made, args in (
+    for result, args in (
         (adarray.grad(f), (p,)),
         (adarray.hvp(f), (p, V | dict.fromkeys(set(p) - set(V)))),
         (adarray.jacfwd(f), (p,)),
         (lambda p: adarray.linearize(f, p)[1](p), (p,)),
     ):
-        jitted = adarray.jit(made)
-        expected = made(*args)
+        jitted = adarray.jit(result)
+        expected = result(*args)
         for _ in range(3):
-            found = jitted(*args)
+            actual = jitted(*args)
             if not isinstance(expected, dict):
-                assert float(found) == pytest.approx(float(expected))
+                assert float(actual) == pytest.approx(float(expected))
                 continue
-            assert list(found) == list(expected)
-            np.testing.assert_allclose(found["w"], expected["w"], rtol=1e-10)
-            assert found["b"] == pytest.approx(expected["b"])
-            assert all(found[k] is None for k in p if k not in "wb")
+            assert list(actual) == list(expected)
+            np.testing.assert_allclose(actual["w"], expected["w"], rtol=1e-10)
+            assert actual["b"] == pytest.approx(expected["b"])
+            assert all(actual[k] is None for k in p if k not in "wb")
         assert jitted.cache_info().eager == 0
     jitted = adarray.jit(adarray.grad(f))
     for count in (3, 2, 4, 3):  # what is no variable is no constant either

@@ -163,14 +163,14 @@ def test_an_operation_without_a_rule() -> None:
 
 
 def test_writing_into_what_was_made_outside() -> None:
-    kept = np.zeros(3)
+    array = np.zeros(3)
 
     def f(x: Any) -> Any:
-        kept[0] = x[0]
+        array[0] = x[0]
         return x
 
     adarray.vmap(f)(X)  # one by one, as a loop does
-    assert kept[0] == X[-1, 0]
+    assert array[0] == X[-1, 0]
 
     def g(x: Any, out: Any) -> Any:
         out[0] = x[0]
@@ -181,19 +181,19 @@ def test_writing_into_what_was_made_outside() -> None:
 
 
 def test_values_of_members_are_not_for_others() -> None:
-    kept = []
+    references = []
 
     def f(x: Any) -> Any:
-        kept.append(x)
+        references.append(x)
         return np.sum(x)
 
     adarray.vmap(f)(X)
     with pytest.raises(adarray.TraceError, match="add: an operand is the array of one member"):
-        np.add(kept[0], 1.0)
+        np.add(references[0], 1.0)
     with pytest.raises(adarray.TraceError, match="read outside of the function"):
-        np.array(kept[0])
+        np.array(references[0])
     with pytest.raises(adarray.TraceError, match="array of one member"):
-        adarray.grad(lambda w: np.sum(w * kept[0]))(W)
+        adarray.grad(lambda w: np.sum(w * references[0]))(W)
 
 
 def test_rules_of_users_are_applied_member_by_member() -> None:
@@ -443,10 +443,10 @@ def test_of_jitted_functions() -> None:
 def test_derivatives_under_jit(of: Any, backend: str) -> None:
     with adarray.use(backend):
         compiled = of(_energy)
-        found = [compiled(W, X) for _ in range(3)]
-    inner = adarray.grad if found[0].ndim == 2 else adarray.hessian
+        results = [compiled(W, X) for _ in range(3)]
+    inner = adarray.grad if results[0].ndim == 2 else adarray.hessian
     want = np.stack([inner(_energy)(W, x) for x in X])
-    for got in found:
+    for got in results:
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 

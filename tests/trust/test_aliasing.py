@@ -124,8 +124,8 @@ def _by_helper_of_helper(x: Any) -> Any:
     return np.sum(x) * (2.0 if _is_same(x) else 3.0)
 
 
-def _by_list(x: Any, kept: Any = [W]) -> Any:  # noqa: B006
-    return np.sum(x) * (2.0 if any(x is v for v in kept) else 3.0)
+def _by_list(x: Any, expected: Any = [W]) -> Any:  # noqa: B006
+    return np.sum(x) * (2.0 if any(x is v for v in expected) else 3.0)
 
 
 def _shared_by_helper(x: Any) -> Any:

@@ -95,18 +95,18 @@ def changed(change: Any) -> type | None:
     return None
 
 
-def order(rng: random.Random, names: list[str], made: list[Any]) -> list[tuple[int, int]]:
+def order(rng: random.Random, names: list[str], result: list[Any]) -> list[tuple[int, int]]:
     """Return which changes of which kinds to make, in order."""
-    found = []
-    for i, (_, changes) in enumerate(made):
+    pairs = []
+    for i, (_, changes) in enumerate(result):
         numbers = list(range(len(changes)))
         if names[i] not in OF_THE_PROCESS:
             numbers = [rng.choice(numbers) for _ in numbers]
-        found += [(i, n) for n in numbers]
-    rng.shuffle(found)
+        pairs += [(i, n) for n in numbers]
+    rng.shuffle(pairs)
     steady = {i for i, name in enumerate(names) if name in OF_THE_PROCESS}
-    ordered = {i: iter(sorted(n for k, n in found if k == i)) for i in steady}
-    return [(i, next(ordered[i]) if i in steady else n) for i, n in found]
+    ordered = {i: iter(sorted(n for k, n in pairs if k == i)) for i in steady}
+    return [(i, next(ordered[i]) if i in steady else n) for i, n in pairs]
 
 
 def reading(seed: int) -> None:

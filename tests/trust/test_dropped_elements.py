@@ -175,8 +175,8 @@ def _program(seed: int) -> tuple[str, Callable[..., Any], np.ndarray, np.ndarray
     m[rng.integers(N)] = True
     m[:, rng.integers(N)] = True
     if kind == "box":
-        name, (kept, m) = some(BOXES)
-        keep = lambda y, m: kept(y)  # noqa: E731
+        name, (saved, m) = some(BOXES)
+        keep = lambda y, m: saved(y)  # noqa: E731
     else:
         tables = {"any": ANY, "low": ORDERED, "high": REVERSED, "nan": MISSING}
         name, keep = some(tables[kind])
@@ -287,9 +287,9 @@ def _row_program(seed: int) -> tuple[str, Callable[..., Any], np.ndarray, np.nda
     """Return a program of rows, some of which are dropped; the last rows of x belong to all."""
     rng = np.random.default_rng(seed)
     name = list(ROWS)[rng.integers(len(ROWS))]
-    kept = list(KEPT)[rng.integers(len(KEPT))]
+    names = list(KEPT)[rng.integers(len(KEPT))]
     source = list(LOW | HOLES)[rng.integers(len(LOW | HOLES))]
-    inner, function, keep = (LOW | HOLES)[source], ROWS[name], KEPT[kept]
+    inner, function, keep = (LOW | HOLES)[source], ROWS[name], KEPT[names]
     m = rng.random(N) < 0.6
     m[rng.integers(N)] = True
     x = rng.permutation(np.linspace(0.2, 1.8, 2 * N * N)).reshape(2 * N, N)
@@ -315,7 +315,7 @@ def _row_program(seed: int) -> tuple[str, Callable[..., Any], np.ndarray, np.nda
 
     counts = np.ones(x.shape, bool)
     counts[:N] = m[:, None] & (constant is None)
-    return f"{source}, {name} of rows, {kept}", f, x, counts
+    return f"{source}, {name} of rows, {names}", f, x, counts
 
 
 def _differences(f: Callable[[Any], Any], x: np.ndarray, t: np.ndarray) -> tuple[float, float]:

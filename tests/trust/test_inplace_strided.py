@@ -48,12 +48,12 @@ class Writer:
 
     def counts(self) -> tuple[int, ...]:
         """Return the shape of a region."""
-        made = []
+        lengths = []
         for n in self.shape:
             most = self.pick(n, n - n // 4, (n + 1) // 2, (n + 1) // 2, (n + 1) // 2, (n + 2) // 3)
             few = n <= 20 and self.rng.random() < 0.4
-            made.append(int(self.rng.integers(1, most + 1)) if few else most)
-        return tuple(made)
+            lengths.append(int(self.rng.integers(1, most + 1)) if few else most)
+        return tuple(lengths)
 
     def region(self, counts: tuple[int, ...], name: str = "y") -> str:
         parts = [self.axis(n, c) for n, c in zip(self.shape, counts, strict=True)]
@@ -66,9 +66,9 @@ class Writer:
             return self.region(counts)
         if kind < 0.75:  # axes in another order
             order = tuple(int(a) for a in self.rng.permutation(len(counts)))
-            turned = tuple(counts[order.index(k)] for k in range(len(counts)))
-            if all(c <= n for c, n in zip(turned, self.shape, strict=True)):
-                return f"{self.region(turned)}.transpose({order})"
+            transposed = tuple(counts[order.index(k)] for k in range(len(counts)))
+            if all(c <= n for c, n in zip(transposed, self.shape, strict=True)):
+                return f"{self.region(transposed)}.transpose({order})"
             return self.region(counts)
         if kind < 0.9:  # one row for all
             axis = int(self.rng.integers(len(counts)))

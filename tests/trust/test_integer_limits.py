@@ -197,8 +197,8 @@ def _program(seed: int) -> tuple[str, Callable[..., Any], list[tuple[Any, ...]]]
         f: Callable[..., Any] = lambda a: operation(a, k)  # noqa: E731
         calls = [(arrays[i % 2],) for i in range(5)]
     elif how == "list":
-        held = [1, k]
-        f = lambda a: operation(a, held[1])  # noqa: E731
+        references = [1, k]
+        f = lambda a: operation(a, references[1])  # noqa: E731
         calls = [(arrays[i % 2],) for i in range(5)]
     else:
         f = operation
@@ -221,13 +221,13 @@ def _check(seed: int, backend: str) -> None:
         warnings.simplefilter("ignore", JitWarning)
         jitted = adarray.jit(f)
         for number, args in enumerate(calls):
-            kept = [x.copy() if isinstance(x, np.ndarray) else x for x in args]
+            references = [x.copy() if isinstance(x, np.ndarray) else x for x in args]
             expected = _outcome(f, args)
             got = _outcome(jitted, args)
             if device and any(np.result_type(x).kind == "f" for x in args):
                 continue
             assert _same(got, expected), (
-                f"seed {seed}, {what}, call {number} of {kept} on {backend}: {got!r}, "
+                f"seed {seed}, {what}, call {number} of {references} on {backend}: {got!r}, "
                 f"expected {expected!r}"
             )
 

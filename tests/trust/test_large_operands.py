@@ -52,15 +52,15 @@ def _bytes(rng: Any, n: int, _: Path) -> np.ndarray:
 
 
 def _shared(rng: Any, n: int, _: Path) -> np.ndarray:
-    found = np.frombuffer(mmap.mmap(-1, 8 * n))
-    found[:] = rng.uniform(0.5, 1.5, n)
-    return found
+    array = np.frombuffer(mmap.mmap(-1, 8 * n))
+    array[:] = rng.uniform(0.5, 1.5, n)
+    return array
 
 
 def _file(rng: Any, n: int, folder: Path) -> np.ndarray:
-    found = np.memmap(folder / f"data{next(_numbers)}", np.float64, "w+", shape=(n,))
-    found[:] = rng.uniform(0.5, 1.5, n)
-    return found
+    array = np.memmap(folder / f"data{next(_numbers)}", np.float64, "w+", shape=(n,))
+    array[:] = rng.uniform(0.5, 1.5, n)
+    return array
 
 
 def _columns(rng: Any, n: int, _: Path) -> np.ndarray:
@@ -268,7 +268,7 @@ def _run(seed: int, folder: Path, counts: Counter[str]) -> str:
     expected = _expected(seed, folder, mode)
     try:
         with adarray.use(backend):
-            found = float(_got(mode, p))
+            actual = float(_got(mode, p))
     except (ADArrayError, ValueError) as error:
         known = isinstance(error, ADArrayError) or "read-only" in str(error)
         counts["refused" if known else "failed"] += 1
@@ -277,9 +277,9 @@ def _run(seed: int, folder: Path, counts: Counter[str]) -> str:
     counts["right"] += 1
     if p.writer == "nothing":
         counts["untouched and right"] += 1
-    if abs(found - expected) <= 1e-5 * scale:
+    if abs(actual - expected) <= 1e-5 * scale:
         return ""
-    return f"{seed} {p.about}, {mode} on {backend}: {found}, expected {expected}"
+    return f"{seed} {p.about}, {mode} on {backend}: {actual}, expected {expected}"
 
 
 @pytest.mark.slow

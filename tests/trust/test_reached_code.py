@@ -105,8 +105,8 @@ def test_what_arguments_lead_to(name: str, inside: bool) -> None:
     f, make = ARGUMENTS[name]
     for transform in (adarray.grad, lambda f, **k: adarray.jit(adarray.grad(f, **k))):
         np.testing.assert_allclose(transform(f, intercept=inside)(fresh(X), make()), 2 * X)
-    given = make()
-    _, slope = adarray.jvp(lambda x: f(x, given), (X,), (X,))
+    args = make()
+    _, slope = adarray.jvp(lambda x: f(x, args), (X,), (X,))
     np.testing.assert_allclose(slope, 2 * np.sum(X**2))
     np.testing.assert_allclose(adarray.jit(f)(X, make()), np.sum(X**2))
 

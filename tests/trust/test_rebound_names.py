@@ -56,8 +56,8 @@ def load(path: Path, name: str) -> ModuleType:
 
 def looks(module: ModuleType, program: Module) -> str:
     """Return what the functions that are not transformed give."""
-    found = [getattr(module, f"look{i}")(v) for i in range(program.lookers) for v in VALUES]
-    return repr(found).replace(module.__name__, "module")
+    results = [getattr(module, f"look{i}")(v) for i in range(program.lookers) for v in VALUES]
+    return repr(results).replace(module.__name__, "module")
 
 
 def differences(f: Any, x: np.ndarray, h: float = 1e-6) -> np.ndarray:

@@ -73,16 +73,16 @@ KNOWN = frozenset({
 
 
 def _functions() -> list[str]:
-    found = []
+    results = []
     for module, name in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parts = {n: getattr(module, n) for n in dir(module) if not n.startswith("_")}
-        found += [
+        results += [
             f"{name}.{n}" for n, f in sorted(parts.items())
             if n not in APART and callable(f) and not inspect.isclass(f)
         ]  # fmt: skip
-    return found
+    return results
 
 
 FUNCTIONS = _functions()

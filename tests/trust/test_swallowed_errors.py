@@ -149,11 +149,11 @@ def generated(f: Any) -> Any:
 
 
 def in_thread(f: Any) -> Any:
-    found = [2.0]
-    thread = threading.Thread(target=lambda: found.__setitem__(0, f()))
+    results = [2.0]
+    thread = threading.Thread(target=lambda: results.__setitem__(0, f()))
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]
 
 
 def nested(f: Any, x: Any) -> Any:
@@ -325,7 +325,7 @@ def test_errors_of_python_that_are_caught(
     catching: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's own TypeError or ValueError was nobody's: the gradient was wrong."""
-    monkeypatch.setattr(threading, "excepthook", lambda given: None)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
     def f(x: Any) -> Any:
         return np.sum(x * catching(x, read))
@@ -390,8 +390,8 @@ def test_traces_of_other_threads_and_inner_ones_are_apart() -> None:
         # The inner trace is refused with plain arguments, too.
         return np.sum(x) * attempt(lambda: adarray.grad(inner, intercept=False)(2.0))
 
-    found = []
-    thread = threading.Thread(target=lambda: found.append(adarray.grad(waits)(X)))
+    errors = []
+    thread = threading.Thread(target=lambda: errors.append(adarray.grad(waits)(X)))
     thread.start()
     assert started.wait(10)
     with pytest.raises(adarray.TraceError):
@@ -399,7 +399,7 @@ def test_traces_of_other_threads_and_inner_ones_are_apart() -> None:
     np.testing.assert_allclose(adarray.grad(outer, intercept=False)(X), 0.5)
     done.set()
     thread.join()
-    np.testing.assert_allclose(found[0], 2 * X)
+    np.testing.assert_allclose(errors[0], 2 * X)
 
 
 def test_nothing_is_kept_of_a_trace() -> None:
@@ -415,13 +415,13 @@ def test_nothing_is_kept_of_a_trace() -> None:
 
 def test_text_is_shown_and_not_read(capsys: Any, caplog: Any) -> None:
     """``float(str(x))`` lost the gradient without an error."""
-    kept: list[str] = []
+    references: list[str] = []
 
     def f(x: Any) -> Any:
         print(f"{x[0]:.2f}", x, "%.1f and %s" % (x[1], x[2]), str(x[0]))
         logging.getLogger("shown").warning("%f of %s", x[0], x)
         warnings.warn(f"at {x[0]}", stacklevel=1)
-        kept.append(f"x is {x[0]}")
+        references.append(f"x is {x[0]}")
         try:
             raise KeyError(f"no {x[0]:.1f}")
         except KeyError as error:
@@ -432,7 +432,7 @@ def test_text_is_shown_and_not_read(capsys: Any, caplog: Any) -> None:
         np.testing.assert_allclose(adarray.grad(f)(X), 2 * X)
     assert capsys.readouterr().out == "0.80 [0.8  1.25 0.5 ] 1.2 and 0.5 0.8\n'no 0.8'\n"
     assert caplog.messages == ["0.800000 of [0.8  1.25 0.5 ]"]
-    assert kept == ["x is traced(0.8)"]
+    assert references == ["x is traced(0.8)"]
 
 
 @pytest.mark.parametrize("read", [
@@ -514,8 +514,8 @@ _number = re.compile(r"[\d.]+")
 
 
 def _parsed(text: str) -> float:
-    found = _number.search(text)
-    return float(found.group()) if found else 1.0
+    match = _number.search(text)
+    return float(match.group()) if match else 1.0
 
 
 @pytest.mark.parametrize("nap", [

@@ -48,12 +48,12 @@ def _asking(questions: list[str]) -> str:
 
 def _answered_alike(mode: str, text: str, questions: list[str], subjects: list[str]) -> None:
     """Check that `f` of a text, which keeps ``[(subject, answers), ...]``, finds what it should."""
-    made = module(f"seen = []\n{text}")
-    made.f(*arguments(1))
+    result = module(f"seen = []\n{text}")
+    result.f(*arguments(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", adarray.JitWarning)
-        TRANSFORMS[mode](made.f)(*arguments(1))
-    plain, *traced = made.seen
+        TRANSFORMS[mode](result.f)(*arguments(1))
+    plain, *traced = result.seen
     assert traced
     assert len(plain) == len(subjects)
     for run in traced:

@@ -87,14 +87,14 @@ class Writer:
                 step = self.pick(ANY)
             new = step.replace("{}", text)
             try:
-                made = eval(new, {"np": np, name: value})
+                result = eval(new, {"np": np, name: value})
             except (ValueError, IndexError, TypeError):
                 continue
-            if made.size and made.ndim and made.flags.writeable:
+            if result.size and result.ndim and result.flags.writeable:
                 text = new
-                found = made
+                actual = result
                 if len(text) > 90:
-                    return text, found
+                    return text, actual
         return text, eval(text, {"np": np, name: value})
 
     @staticmethod
@@ -231,7 +231,7 @@ def test_captured_arrays_are_looked_at_and_copied_as_by_numpy(layout: str, look:
 
 
 @pytest.mark.filterwarnings("ignore::adarray.JitWarning")  # of nan_to_num, traced
-@pytest.mark.parametrize("made", [
+@pytest.mark.parametrize("view_of", [
     lambda x: np.ones(3), lambda x: np.array([1.0, 2.0, 3.0]), lambda x: np.zeros_like(x),
     lambda x: np.sin(x), lambda x: x.copy(),
 ])  # fmt: skip
@@ -242,11 +242,11 @@ def test_captured_arrays_are_looked_at_and_copied_as_by_numpy(layout: str, look:
     lambda b: np.atleast_1d(b), lambda b: np.permute_dims(b), lambda b: np.ravel(b),
     lambda b: np.nan_to_num(b, copy=False),
 ])  # fmt: skip
-def test_views_that_leave_an_array_as_it_is(made: Any, view: Any) -> None:
+def test_views_that_leave_an_array_as_it_is(view_of: Any, view: Any) -> None:
     """A write through one of a constant was lost under jit; those of broadcasts were copies."""
 
     def f(x: Any) -> Any:
-        b = made(x)
+        b = view_of(x)
         v = view(b)
         v[0] = 3.0 * x[1]
         return x * b * v

@@ -43,11 +43,11 @@ def test_what_is_written_is_seen(
 def test_traced_values_wait_until_the_memory_is_given_back() -> None:
     def filled(x: Any) -> Any:
         b = np.zeros_like(x)
-        held = np.asarray(b)
+        array = np.asarray(b)
         with pytest.raises(adarray.TraceError, match="in-place update of the memory of a plain"):
             b[0] = x[1]
-        assert not held.any()
-        del held
+        assert not array.any()
+        del array
         b[0] = x[1]
         return np.sum(b)
 
@@ -66,9 +66,9 @@ def test_traced_values_wait_until_the_memory_is_given_back() -> None:
 def test_saved_values_stay_when_the_memory_is_written() -> None:
     def f(x: Any) -> Any:
         b = np.zeros_like(x) + 2.0
-        held = np.asarray(b)
+        array = np.asarray(b)
         y = x * b  # a copy is saved
-        held[:] = 7.0
+        array[:] = 7.0
         z = x * b
         return np.sum(y + z)
 

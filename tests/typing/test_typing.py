@@ -39,12 +39,12 @@ def test_usage_is_accepted(tmp_path):
 
 @pytest.mark.slow
 def test_mistakes_are_found(tmp_path):
-    found = dict(re.findall(r"mistakes\.py:(\d+): error: (.*)", check("mistakes.py", tmp_path)))
+    errors = dict(re.findall(r"mistakes\.py:(\d+): error: (.*)", check("mistakes.py", tmp_path)))
     expected = {
         str(k): line.split("# error: ")[1]
         for k, line in enumerate((HERE / "mistakes.py").read_text().splitlines(), 1)
         if "# error: " in line
     }
-    assert found.keys() == expected.keys()
+    assert errors.keys() == expected.keys()
     for line, message in expected.items():
-        assert message in found[line]
+        assert message in errors[line]

@@ -91,8 +91,8 @@ def loss(w: dict[str, Floats], x: Floats, y: Floats) -> np.floating[Any]:
     h = np.tanh(x @ w["hidden"])
     h[:, 0] = 1.0
     p = 1 / (1 + np.exp(-(h @ w["out"])))
-    made: np.floating[Any] = -np.mean(np.where(y, np.log(p), np.log(1 - p)))
-    return made
+    result: np.floating[Any] = -np.mean(np.where(y, np.log(p), np.log(1 - p)))
+    return result
 
 
 def readme(w: dict[str, Floats], x: Floats, y: Floats) -> None:

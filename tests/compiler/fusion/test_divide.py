@@ -51,11 +51,11 @@ def _fresh(u: Any, steps: int) -> Any:
     return np.sum(u**2)
 
 
-def _sizes(made: Plan) -> dict[int, int]:
+def _sizes(new_plan: Plan) -> dict[int, int]:
     """Return the statements of each kernel of a plan."""
     return {
         id(s.kernel): sum(1 for _ in statements(s.kernel.body))
-        for s in made.steps
+        for s in new_plan.steps
         if isinstance(s, KernelStep)
     }
 
@@ -67,31 +67,31 @@ def _compared(f: Callable[..., Any], *args: Any) -> Plan:
 def _right(r: Any, limit: int | None = None) -> Plan:
     """Return the plan of what was recorded, once it has computed what the interpreter does."""
     arrays = [np.asarray(a) for a in r.arrays]
-    made = plan(r.program, memory_limit=limit)
-    for step in made.steps:
+    new_plan = plan(r.program, memory_limit=limit)
+    for step in new_plan.steps:
         if isinstance(step, KernelStep):
             verify(step.kernel)
-    for got, wanted in zip(PlanRunner(made)(arrays), interpret(r.program, arrays), strict=True):
+    for got, wanted in zip(PlanRunner(new_plan)(arrays), interpret(r.program, arrays), strict=True):
         assert got.dtype == np.asarray(wanted).dtype
         size = np.max(np.abs(np.asarray(wanted, float)), initial=1.0)
         single = any(v.dtype == np.float32 for v in r.program.values)
         np.testing.assert_allclose(got, wanted, 1e-4 if single else 1e-10, size * 1e-10)
-    return made
+    return new_plan
 
 
 @pytest.mark.parametrize("f", [_rolled, _written, _fresh])
 def test_unrolled_steps_have_small_kernels(f: Callable[..., Any]) -> None:
     """One kernel had 14,000 statements, and gcc took half a minute for it."""
-    made = _compared(grad(lambda u: f(u, 12)), U[:9, :9])
-    assert max(_sizes(made).values()) <= divide.MOST
+    new_plan = _compared(grad(lambda u: f(u, 12)), U[:9, :9])
+    assert max(_sizes(new_plan).values()) <= divide.MOST
     longer = plan(recorded(grad(lambda u: f(u, 60)), U).program)
     assert max(_sizes(longer).values()) <= divide.MOST
 
 
 def test_steps_share_kernels() -> None:
-    made = plan(recorded(lambda u: _rolled(u, 60), U).program)
-    launched = sum(isinstance(s, KernelStep) for s in made.steps)
-    assert len(_sizes(made)) <= 8 < launched
+    new_plan = plan(recorded(lambda u: _rolled(u, 60), U).program)
+    launched = sum(isinstance(s, KernelStep) for s in new_plan.steps)
+    assert len(_sizes(new_plan)) <= 8 < launched
 
 
 def test_kernels_that_are_small_enough_stay_whole() -> None:
@@ -100,8 +100,8 @@ def test_kernels_that_are_small_enough_stay_whole() -> None:
             x = np.sin(x) * 0.5 + 0.1
         return x
 
-    made = plan(recorded(many, np.linspace(0, 1, 32)).program)
-    assert sum(isinstance(s, KernelStep) for s in made.steps) == 1
+    new_plan = plan(recorded(many, np.linspace(0, 1, 32)).program)
+    assert sum(isinstance(s, KernelStep) for s in new_plan.steps) == 1
 
 
 def test_one_value_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +124,9 @@ def test_random_programs_in_pieces(
     count = 6 + LONG // 12
     cut = 0
     for r in random_recordings(range(part * count, (part + 1) * count)):
-        made = _right(r)
-        cut += sum(isinstance(s, KernelStep) for s in made.steps) > 1
-        _right(r, limit=made.arena // 2 + 64)
+        new_plan = _right(r)
+        cut += sum(isinstance(s, KernelStep) for s in new_plan.steps) > 1
+        _right(r, limit=new_plan.arena // 2 + 64)
     assert cut >= 1
 
 
@@ -142,15 +142,15 @@ def _runge_kutta(p: Any, steps: int) -> Any:
         drive = p[2] * np.sin(p[3] * t)
         return np.stack([y[1], p[0] * (1 - y[0] ** 2) * y[1] - p[1] * y[0] + drive])
 
-    y, found = np.array([1.0, 0.8]), []
+    y, states = np.array([1.0, 0.8]), []
     for k in range(steps):
         t = k * h
         a = rhs(t, y)
         b = rhs(t + h / 2, y + h / 2 * a)
         c = rhs(t + h / 2, y + h / 2 * b)
         y = y + h / 6 * (a + 2 * b + 2 * c + rhs(t + h, y + h * c))
-        found.append(y)
-    return np.mean((np.stack(found) - points) ** 2)
+        states.append(y)
+    return np.mean((np.stack(states) - points) ** 2)
 
 
 def _kalman(theta: Any, steps: int) -> Any:
@@ -202,9 +202,9 @@ LOOPS = [
 ]
 
 
-def _text(made: Plan) -> list[str]:
+def _text(new_plan: Plan) -> list[str]:
     """Return the C of the kernels of a plan."""
-    kernels = {id(s.kernel): s.kernel for s in made.steps if isinstance(s, KernelStep)}
+    kernels = {id(s.kernel): s.kernel for s in new_plan.steps if isinstance(s, KernelStep)}
     return sorted({cprinter.source(k, CpuTarget()) for k in kernels.values()})
 
 
@@ -232,10 +232,10 @@ def test_short_loops_with_their_number_in_the_text_add_in_the_same_order(
     def made() -> Any:
         compiled = jit(grad(lambda x: f(x, steps // 20)))
         for _ in range(3):
-            found = compiled(x)
-        return found
+            actual = compiled(x)
+        return actual
 
     monkeypatch.setattr(planning, "UNROLLED", 1)
-    found = made()
+    actual = made()
     monkeypatch.setattr(planning, "SHORT", 0)
-    assert np.array_equal(found, made())
+    assert np.array_equal(actual, made())

@@ -24,19 +24,19 @@ def planned(f, *args, gradient=True):
     return plan(recorded(f, *args).program)
 
 
-def kernels(made):
-    return [s for s in made.steps if isinstance(s, KernelStep)]
+def kernels(new_plan):
+    return [s for s in new_plan.steps if isinstance(s, KernelStep)]
 
 
-def large(made):
+def large(new_plan):
     """Return the kernels that run over more than a few numbers."""
-    return [s for s in kernels(made) if any(b.size > 64 for b in s.buffers)]
+    return [s for s in kernels(new_plan) if any(b.size > 64 for b in s.buffers)]
 
 
-def bytes_written(made):
+def bytes_written(new_plan):
     return sum(
         b.size * b.dtype.itemsize
-        for s in kernels(made)
+        for s in kernels(new_plan)
         for p, b in zip(s.kernel.buffers, s.buffers, strict=True)
         if p.access != "in"
     )
@@ -48,10 +48,10 @@ class TestOneKernel:
             return np.sum(np.sin(x) * np.exp(-x * x) + np.log1p(x * x))
 
         x = RNG.normal(size=10_000)
-        made = planned(chain, x)
-        assert len(made.steps) == 1
-        assert made.arena == 0
-        loops = [s for s in statements(made.steps[0].kernel.body) if isinstance(s, For)]
+        new_plan = planned(chain, x)
+        assert len(new_plan.steps) == 1
+        assert new_plan.arena == 0
+        loops = [s for s in statements(new_plan.steps[0].kernel.body) if isinstance(s, For)]
         assert [s.kind for s in loops] == ["vector"]
 
     def test_softmax_cross_entropy(self):
@@ -63,9 +63,9 @@ class TestOneKernel:
             return np.mean(norm - x[np.arange(len(labels)), labels])
 
         x = RNG.normal(size=(64, 300))
-        made = planned(loss, x)
-        assert len(large(made)) == 1
-        assert bytes_written(made) <= x.nbytes + 64
+        new_plan = planned(loss, x)
+        assert len(large(new_plan)) == 1
+        assert bytes_written(new_plan) <= x.nbytes + 64
 
     def test_layer_norm_with_the_gradients_of_scale_and_shift(self):
         def norm(x, scale, shift):
@@ -74,8 +74,8 @@ class TestOneKernel:
             return np.mean(np.tanh(centred / np.sqrt(variance + 1e-5) * scale + shift) ** 2)
 
         x = RNG.normal(size=(64, 200))
-        made = planned(norm, x, RNG.normal(size=200), RNG.normal(size=200))
-        assert len(large(made)) == 1
+        new_plan = planned(norm, x, RNG.normal(size=200), RNG.normal(size=200))
+        assert len(large(new_plan)) == 1
 
     def test_products_with_one_matrix(self):
         x, y = RNG.normal(size=(300, 40)), RNG.normal(size=300)
@@ -83,25 +83,25 @@ class TestOneKernel:
         def loss(w):
             return np.mean(np.tanh(x @ w - y) ** 2)
 
-        made = planned(loss, RNG.normal(size=40))
-        assert not any(isinstance(s, MatmulStep) for s in made.steps)
-        assert len(large(made)) == 1
+        new_plan = planned(loss, RNG.normal(size=40))
+        assert not any(isinstance(s, MatmulStep) for s in new_plan.steps)
+        assert len(large(new_plan)) == 1
 
     def test_all_pairs_without_a_matrix_of_them(self):
         def energy(x, y):
             d = (x[:, None] - x[None, :]) ** 2 + (y[:, None] - y[None, :]) ** 2
             return np.sum(1.0 / np.sqrt(d + 0.01))
 
-        made = planned(energy, RNG.normal(size=100), RNG.normal(size=100))
-        assert all(b.size <= 100 for s in kernels(made) for b in s.buffers)
+        new_plan = planned(energy, RNG.normal(size=100), RNG.normal(size=100))
+        assert all(b.size <= 100 for s in kernels(new_plan) for b in s.buffers)
 
     def test_small_arrays_of_different_shapes(self):
         def f(x, w):
             x = x / np.sqrt(np.sum(x * x))
             return np.sum(np.tanh(x[1:] - x[:-1])) + np.sum(w.T * x)
 
-        made = planned(f, RNG.normal(size=10), RNG.normal(size=(10, 3)))
-        assert len(made.steps) == 1
+        new_plan = planned(f, RNG.normal(size=10), RNG.normal(size=(10, 3)))
+        assert len(new_plan.steps) == 1
 
     def test_many_operations_on_few_numbers(self):
         def f(x):
@@ -121,17 +121,17 @@ class TestSeveralKernels:
                 u = u + 0.1 * np.roll(u, 1) - 0.1 * np.roll(u, -1)
             return np.sum(u * u)
 
-        made = planned(f, RNG.normal(size=5000))
-        assert 10 <= len(made.steps) <= 32
+        new_plan = planned(f, RNG.normal(size=5000))
+        assert 10 <= len(new_plan.steps) <= 32
 
     def test_cheap_values_are_computed_again_rather_than_stored(self):
         def rosenbrock(x):
             return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
         x = RNG.normal(size=5000)
-        made = planned(rosenbrock, x)
-        assert len(made.steps) <= 2
-        assert made.arena == 0
+        new_plan = planned(rosenbrock, x)
+        assert len(new_plan.steps) <= 2
+        assert new_plan.arena == 0
 
     def test_equal_steps_share_a_kernel(self):
         w = RNG.normal(size=(64, 64))
@@ -141,15 +141,15 @@ class TestSeveralKernels:
                 x = np.tanh(x @ w + 1.0)
             return np.sum(x)
 
-        made = planned(f, RNG.normal(size=(64, 64)))
-        assert len({id(s.kernel) for s in kernels(made)}) <= 6 < len(kernels(made))
+        new_plan = planned(f, RNG.normal(size=(64, 64)))
+        assert len({id(s.kernel) for s in kernels(new_plan)}) <= 6 < len(kernels(new_plan))
 
     def test_the_plan_says_why_neighbours_are_apart(self):
         def f(x):
             return np.sum(np.exp(x) / np.sum(np.exp(x)))
 
-        made = planned(f, RNG.normal(size=5000), gradient=False)
-        reasons = {n.reason for n in made.notes}
+        new_plan = planned(f, RNG.normal(size=5000), gradient=False)
+        reasons = {n.reason for n in new_plan.notes}
         assert "it needs a result of the whole kernel" in reasons
 
 

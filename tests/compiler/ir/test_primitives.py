@@ -50,7 +50,7 @@ def examples():
     at, table = b.array(AT[::-1].copy() * 5), b.array(np.array([0.5, 0.25, 2.0]))
     parts = PythonCall(np.divmod, (Slot(0), 2.0), {}, results=(((2, 3), F), ((2, 3), F)))
     several = b.make(parts, (x,), (2, 3), F)
-    made = [
+    primitives = [
         b.map("sin", x), b.const(2.5, F), table, at, b.iota((4,), 0), b.transpose(x, (1, 0)),
         b.reduce("add", x, (1,)), b.scan("add", x, 1), b.matmul(x, y),
         b.update_slice(x, b.full((1, 2), 7.0, F), (1, 0), (1, 2)),
@@ -58,7 +58,7 @@ def examples():
         b.scatter(x, b.full((2, 3), 1.0, F), [b.array(AT)], (0,), 0, add=True),
         b.make(CallResult(1), (several,), (2, 3), F),
     ]  # fmt: skip
-    return b.program([x, *made])
+    return b.program([x, *primitives])
 
 
 def expected():
@@ -89,12 +89,12 @@ def test_each_is_verified_interpreted_and_planned():
 
 def test_each_is_made_again_equal_to_itself():
     program = examples()
-    made = rebuild(program, again)
-    verify_program(made)
-    for one, other in zip(program.outputs, made.outputs, strict=True):
+    result = rebuild(program, again)
+    verify_program(result)
+    for one, other in zip(program.outputs, result.outputs, strict=True):
         assert one.primitive == other.primitive
         assert hash(one.primitive) == hash(other.primitive)
-    for got, wanted in zip(interpret(made, arrays()), expected(), strict=True):
+    for got, wanted in zip(interpret(result, arrays()), expected(), strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 

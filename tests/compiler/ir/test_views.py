@@ -80,10 +80,10 @@ def test_views_of_views(data, shape):
 def test_boxes(data, shape):
     base = np.arange(int(np.prod(shape))).reshape(shape)
     seen = data.draw(looks(base))
-    found = views.region(of(seen, base), shape)
-    if found is None:
+    region = views.region(of(seen, base), shape)
+    if region is None:
         return
-    starts, steps, axes = found
+    starts, steps, axes = region
     index = []
     for k in range(len(shape)):
         n = seen.shape[axes.index(k)] if k in axes else 1

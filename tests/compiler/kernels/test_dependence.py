@@ -15,10 +15,10 @@ from adarray.compiler.kernels.dependence import apart, meets
 
 
 def _places(offset: int, strides: Any, shape: tuple[int, ...]) -> np.ndarray:
-    found = np.full(shape, offset)
+    places = np.full(shape, offset)
     for a, (s, n) in enumerate(zip(strides, shape, strict=True)):
-        found += (s * np.arange(n)).reshape((n,) + (1,) * (len(shape) - a - 1))
-    return found
+        places += (s * np.arange(n)).reshape((n,) + (1,) * (len(shape) - a - 1))
+    return places
 
 
 def _really(read: np.ndarray, write: np.ndarray) -> bool:

@@ -43,24 +43,26 @@ def _constants(program: Program) -> set[float]:
     return {float(v.primitive.value) for v in program.values if isinstance(v.primitive, Constant)}
 
 
-def _kernels(made: Plan) -> int:
-    return len({id(s.kernel) for s in made.steps if isinstance(s, KernelStep)})
+def _kernels(new_plan: Plan) -> int:
+    return len({id(s.kernel) for s in new_plan.steps if isinstance(s, KernelStep)})
 
 
 def test_numbers_that_vary_are_read_and_others_stay_in_the_text() -> None:
     program = _program(_driven, X)
-    found = tabled(program, 2048)
-    verify_program(found)
-    read = {id(a) for v in found.values if isinstance(v.primitive, Map) for a in v.args}
+    rewritten = tabled(program, 2048)
+    verify_program(rewritten)
+    read = {id(a) for v in rewritten.values if isinstance(v.primitive, Map) for a in v.args}
     left = {
         float(v.primitive.value)
-        for v in found.values
+        for v in rewritten.values
         if isinstance(v.primitive, Constant) and id(v) in read
     }
     assert left == {0.01, 0.002, 0.1}  # that of the first step, which reads the argument
-    (table,) = [v.primitive.value for v in found.values if isinstance(v.primitive, ConstantArray)]
+    (table,) = [
+        v.primitive.value for v in rewritten.values if isinstance(v.primitive, ConstantArray)
+    ]
     assert set(table) == _constants(program) - left
-    assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
+    assert interpret(rewritten, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
@@ -69,12 +71,12 @@ def test_steps_with_other_numbers_share_kernels(
 ) -> None:
     x = X.astype(dtype)
     program = _program(grad(lambda x: np.sum(_driven(x))), x)
-    made = plan(program)
-    assert _kernels(made) <= 8
+    new_plan = plan(program)
+    assert _kernels(new_plan) <= 8
     monkeypatch.setattr(planning, "tabled", lambda program, small: program)
     before = plan(program)
-    assert _kernels(before) > 2 * _kernels(made)
-    assert PlanRunner(made)([x])[0].tobytes() == PlanRunner(before)([x])[0].tobytes()
+    assert _kernels(before) > 2 * _kernels(new_plan)
+    assert PlanRunner(new_plan)([x])[0].tobytes() == PlanRunner(before)([x])[0].tobytes()
 
 
 def test_kernels_that_are_found_again_are_those_that_would_be_made(
@@ -83,18 +85,18 @@ def test_kernels_that_are_found_again_are_those_that_would_be_made(
     lowering, seen = SharedKernels.lower, set[tuple[int, ...]]()
 
     def compare(self: SharedKernels, *args: Any) -> Lowered:
-        found = lowering(self, *args)
+        lowered = lowering(self, *args)
         fresh = lowering(SharedKernels(self.target, self.literal), *args)
-        assert found.kernel == fresh.kernel
-        assert found.ints == fresh.ints
-        assert all(a is b for a, b in zip(found.buffers, fresh.buffers, strict=True))
-        seen.add(found.ints)
-        return found
+        assert lowered.kernel == fresh.kernel
+        assert lowered.ints == fresh.ints
+        assert all(a is b for a, b in zip(lowered.buffers, fresh.buffers, strict=True))
+        seen.add(lowered.ints)
+        return lowered
 
     monkeypatch.setattr(SharedKernels, "lower", compare)
     program = _program(grad(lambda x: np.sum(_driven(x))), X)
-    made = plan(program)
-    assert len({id(s.kernel) for s in made.steps if isinstance(s, KernelStep)}) + 5 < len(seen)
+    new_plan = plan(program)
+    assert len({id(s.kernel) for s in new_plan.steps if isinstance(s, KernelStep)}) + 5 < len(seen)
 
 
 def test_short_programs_and_large_arrays_keep_their_numbers() -> None:
@@ -113,13 +115,13 @@ def test_numbers_that_other_functions_read_stay() -> None:
         return x
 
     program = _program(f, X)
-    found = tabled(program, 2048)
+    rewritten = tabled(program, 2048)
     assert all(
         v.primitive.name != "power" or isinstance(v.args[1].primitive, Constant)
-        for v in found.values
+        for v in rewritten.values
         if isinstance(v.primitive, Map)
     )
-    assert interpret(found, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
+    assert interpret(rewritten, [X])[0].tobytes() == interpret(program, [X])[0].tobytes()
 
 
 def test_a_program_whose_results_are_constants() -> None:

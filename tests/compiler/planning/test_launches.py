@@ -65,44 +65,44 @@ class TestOrder:
     def test_kernels_that_need_nothing_of_each_other_run_last_as_one(self):
         a, b, c, d, e = (buffer() for _ in range(5))
         product = dot(a, a, e)
-        found = joined([step(a, b), product, step(c, d)])
-        assert written(found) == [[e], [b, d]]
-        assert found[0] is product
-        assert found[1].ints == (100, 100)
-        assert found[1].work == 2.0
-        verify(found[1].kernel)
+        launches = joined([step(a, b), product, step(c, d)])
+        assert written(launches) == [[e], [b, d]]
+        assert launches[0] is product
+        assert launches[1].ints == (100, 100)
+        assert launches[1].work == 2.0
+        verify(launches[1].kernel)
 
     def test_a_kernel_runs_before_what_reads_it(self):
         a, b, c, d, e = (buffer() for _ in range(5))
-        found = joined([step(a, b), step(a, c), dot(b, b, d), step(a, e)])
-        assert written(found) == [[b], [d], [c, e]]
+        launches = joined([step(a, b), step(a, c), dot(b, b, d), step(a, e)])
+        assert written(launches) == [[b], [d], [c, e]]
 
     def test_a_kernel_runs_before_what_it_reads_is_overwritten(self):
         a, b, c = (buffer() for _ in range(3))
-        found = joined([step(a, b), dot(c, c, a), step(c, buffer())])
-        assert written(found)[0] == [b]
+        launches = joined([step(a, b), dot(c, c, a), step(c, buffer())])
+        assert written(launches)[0] == [b]
 
     def test_a_kernel_runs_before_its_result_is_overwritten(self):
         a, b, c = (buffer() for _ in range(3))
-        found = joined([step(a, b), dot(c, c, b)])
-        assert written(found) == [[b], [b]]
+        launches = joined([step(a, b), dot(c, c, b)])
+        assert written(launches) == [[b], [b]]
 
     def test_a_kernel_that_reads_another_ones_result_follows_it(self):
         a, b, c = (buffer() for _ in range(3))
-        found = joined([step(a, b), step(b, c)])
-        assert written(found) == [[b], [c]]
+        launches = joined([step(a, b), step(b, c)])
+        assert written(launches) == [[b], [c]]
 
     def test_memory_of_a_donated_argument_is_the_arguments(self):
-        given, out = buffer(kind="input", index=3), buffer(kind="output", index=0)
+        args, out = buffer(kind="input", index=3), buffer(kind="output", index=0)
         out.donor = 3
         a, b = buffer(), buffer()
-        found = joined([step(given, a), step(b, out)])
-        assert written(found) == [[a], [out]]
+        launches = joined([step(args, a), step(b, out)])
+        assert written(launches) == [[a], [out]]
 
     def test_memory_inside_of_other_memory_is_the_others(self):
         whole, part, a, b = buffer(200), buffer(), buffer(), buffer()
-        found = joined([step(whole, a), step(b, part)], inside={part: (whole, 0)})
-        assert written(found) == [[a], [part]]
+        launches = joined([step(whole, a), step(b, part)], inside={part: (whole, 0)})
+        assert written(launches) == [[a], [part]]
 
     def test_large_kernels_and_such_with_rows_stay_alone(self):
         a, b, c, d = buffer(), buffer(), buffer(), buffer()
@@ -126,8 +126,8 @@ class TestOrder:
     def test_streams_are_kept(self):
         kernel = copy()
         past = replace(kernel, buffers=(kernel.buffers[0], replace(kernel.buffers[1], stream=True)))
-        (found,) = joined([step(buffer(), buffer()), step(buffer(), buffer(), past)])
-        assert [p.stream for p in found.kernel.buffers] == [False, False, False, True]
+        (launches,) = joined([step(buffer(), buffer()), step(buffer(), buffer(), past)])
+        assert [p.stream for p in launches.kernel.buffers] == [False, False, False, True]
 
 
 def network(w1, b1, w2, b2, x, targets):
@@ -151,14 +151,14 @@ def parameters(batch, n, width, classes):
 def checked(r, target):
     """Return the plan of a recording, after it was compared with the interpreter."""
     arrays = [np.asarray(a) for a in r.arrays]
-    made = planning.plan(r.program, target=target)
-    for s in made.steps:
+    new_plan = planning.plan(r.program, target=target)
+    for s in new_plan.steps:
         if isinstance(s, KernelStep):
             verify(s.kernel)
     expected = interpret(r.program, arrays)
-    for got, want in zip(PlanRunner(made)(arrays), expected, strict=True):
+    for got, want in zip(PlanRunner(new_plan)(arrays), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
-    return made
+    return new_plan
 
 
 class TestPlans:
@@ -166,20 +166,20 @@ class TestPlans:
 
     def test_updates_of_biases_are_one_kernel(self):
         r = recorded(descent, *parameters(400, 90, 80, 10))
-        made = planning.plan(r.program, target=GPU)
-        assert len(made.steps) < len(
+        new_plan = planning.plan(r.program, target=GPU)
+        assert len(new_plan.steps) < len(
             planning.plan(r.program, target=replace(GPU, merged_bytes=0)).steps
         )
         sizes = [
             [b.size for p, b in zip(s.kernel.buffers, s.buffers, strict=True) if p.access != "in"]
-            for s in made.steps
+            for s in new_plan.steps
             if isinstance(s, KernelStep)
         ]
         assert {1, 10, 80} <= set(sizes[-1])  # the mean, and both biases
 
     def test_a_step_of_gradient_descent(self):
-        made = checked(recorded(descent, *parameters(8, 30, 20, 5)), GPU)
-        assert any(len(s.kernel.ints) > 1 for s in made.steps if isinstance(s, KernelStep))
+        new_plan = checked(recorded(descent, *parameters(8, 30, 20, 5)), GPU)
+        assert any(len(s.kernel.ints) > 1 for s in new_plan.steps if isinstance(s, KernelStep))
 
     def test_processors_join_nothing(self):
         assert CPU.merged_bytes == 0

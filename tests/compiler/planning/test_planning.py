@@ -43,11 +43,11 @@ def checked(f, *args, limit=None):
 
 def compared(program, arrays, limit=None):
     expected = interpret(program, arrays)
-    made = plan(program, memory_limit=limit)
-    for step in made.steps:
+    new_plan = plan(program, memory_limit=limit)
+    for step in new_plan.steps:
         if isinstance(step, KernelStep):
             verify(step.kernel)
-    for got, want in zip(PlanRunner(made)(arrays), expected, strict=True):
+    for got, want in zip(PlanRunner(new_plan)(arrays), expected, strict=True):
         want = np.asarray(want)
         assert got.dtype == want.dtype
         assert got.shape == want.shape
@@ -58,7 +58,7 @@ def compared(program, arrays, limit=None):
         tight = 1e-4 if single else 1e-10
         size = np.max(np.abs(want[np.isfinite(want)]), initial=1.0)
         np.testing.assert_allclose(got, want, rtol=tight, atol=tight * size)
-    return made
+    return new_plan
 
 
 @pytest.fixture(params=["small", "rows", "blocks"])
@@ -99,11 +99,11 @@ class TestKinds:
         def f(x, w):
             return np.concatenate([np.tanh(k * x) @ w for k in range(7)], axis=0)
 
-        made = checked(f, RNG.normal(size=(8, 8)), RNG.normal(size=(8, 8)))
+        new_plan = checked(f, RNG.normal(size=(8, 8)), RNG.normal(size=(8, 8)))
         if form == "small":
             return
         # Products are results themselves: the join copies no piece that it can place.
-        assert sum(isinstance(s, KernelStep) for s in made.steps) <= 8
+        assert sum(isinstance(s, KernelStep) for s in new_plan.steps) <= 8
 
     def test_gathers_and_scatters(self, form):
         rows = np.array([3, -1, 0, 3])
@@ -118,9 +118,9 @@ class TestKinds:
 
     def test_an_index_out_of_range_fails(self, form):
         r = recorded(lambda x, i: x[i] * 2.0, RNG.normal(size=5), np.array([0, 4, 2]))
-        made = plan(r.program)
+        new_plan = plan(r.program)
         with pytest.raises(FailedError):
-            PlanRunner(made)([r.arrays[0], np.array([0, 5, 2])])
+            PlanRunner(new_plan)([r.arrays[0], np.array([0, 5, 2])])
 
     @pytest.mark.parametrize("axis", [0, 1, 2])
     def test_scans(self, form, axis):
@@ -140,8 +140,8 @@ class TestKinds:
 
     def test_numbers_that_kernels_do_not_know(self, form):
         x = RNG.normal(size=(3, 4)) + 1j
-        made = checked(lambda x: (x.T * 2.0, np.abs(x) + 1.0), x)
-        assert any(isinstance(s, CallStep) for s in made.steps)
+        new_plan = checked(lambda x: (x.T * 2.0, np.abs(x) + 1.0), x)
+        assert any(isinstance(s, CallStep) for s in new_plan.steps)
 
     def test_mixed_dtypes(self, form):
         def f(x, i):
@@ -159,19 +159,19 @@ class TestBlocks:
     @pytest.mark.parametrize("rows", [130, 300])
     def test_what_is_read_across_is_copied_once(self, rows):
         args = RNG.normal(size=(rows, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 5))
-        made = checked(self.distances, *args)
-        large = max((s for s in made.steps if isinstance(s, KernelStep)), key=lambda s: s.work)
+        new_plan = checked(self.distances, *args)
+        large = max((s for s in new_plan.steps if isinstance(s, KernelStep)), key=lambda s: s.work)
         params = zip(large.buffers, large.kernel.buffers, strict=True)
         (name,) = [p.name for b, p in params if b.kind == "input" and b.size == 5 * rows]
-        found = [e for e in loads(large.kernel) if e.buffer == name]
-        assert len(found) == 1
+        reads = [e for e in loads(large.kernel) if e.buffer == name]
+        assert len(reads) == 1
 
     def test_dear_small_values_are_stored(self):
         args = RNG.normal(size=(300, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 5))
-        made = checked(self.distances, *args)
+        new_plan = checked(self.distances, *args)
         exps = [
             sum(isinstance(v.primitive, Map) and v.primitive.name == "exp" for v in s.values)
-            for s in made.steps
+            for s in new_plan.steps
             if isinstance(s, KernelStep)
         ]
         assert exps == [1, 1]
@@ -246,8 +246,8 @@ class TestRings:
     @staticmethod
     def both(f, u, most):
         """Check value and gradient; return the number of steps of the value."""
-        made = checked(f, u)
-        assert len(made.steps) <= most
+        new_plan = checked(f, u)
+        assert len(new_plan.steps) <= most
         checked(adarray.value_and_grad(f), u)
 
     def test_heat_on_a_periodic_grid(self):
@@ -282,11 +282,11 @@ class TestRings:
 
     def test_results_on_the_way(self):
         def f(u):
-            found = []
+            results = []
             for _ in range(3):
                 u = u + 0.1 * np.sin(np.roll(u, 1, 0))
-                found.append(np.sum(u))
-            return (u, *found)
+                results.append(np.sum(u))
+            return (u, *results)
 
         assert len(checked(f, RNG.normal(size=(23, 6))).steps) == 1
 
@@ -320,8 +320,8 @@ class TestMemory:
             return y * 2.0
 
         x = RNG.normal(size=64)
-        made = checked(f, x)
-        assert made.arena <= 3 * x.nbytes
+        new_plan = checked(f, x)
+        assert new_plan.arena <= 3 * x.nbytes
 
 
 class TestLongPrograms:
@@ -333,34 +333,34 @@ class TestLongPrograms:
                 x = np.sin(x) * 0.9
             return x
 
-        made = checked(f, RNG.normal(size=8))
-        assert len(made.steps) <= 8
-        assert len({id(s.kernel) for s in made.steps if isinstance(s, KernelStep)}) <= 3
+        new_plan = checked(f, RNG.normal(size=8))
+        assert len(new_plan.steps) <= 8
+        assert len({id(s.kernel) for s in new_plan.steps if isinstance(s, KernelStep)}) <= 3
 
     def test_one_kernel_for_all_steps_of_a_loop(self, monkeypatch):
         """Kernels that are found again are those that would be made, integers included."""
         lowering = lower_shared.SharedKernels.lower
 
         def compare(self, *args):
-            found = lowering(self, *args)
+            lowered = lowering(self, *args)
             fresh = lowering(lower_shared.SharedKernels(), *args)
-            assert found.kernel == fresh.kernel
-            assert found.ints == fresh.ints
-            assert all(a is b for a, b in zip(found.buffers, fresh.buffers, strict=True))
-            return found
+            assert lowered.kernel == fresh.kernel
+            assert lowered.ints == fresh.ints
+            assert all(a is b for a, b in zip(lowered.buffers, fresh.buffers, strict=True))
+            return lowered
 
         monkeypatch.setattr(lower_shared.SharedKernels, "lower", compare)
 
         def f(x, w):
             h = np.zeros((16, 32))
-            made = []
+            results = []
             for t in range(12):
                 h = np.tanh(x[t] + h @ w) * x[t, :, :1]
-                made.append(np.sin(h))
-            return np.stack(made)
+                results.append(np.sin(h))
+            return np.stack(results)
 
-        made = checked(f, RNG.normal(size=(12, 16, 32)), RNG.normal(size=(32, 32)) / 8)
-        steps = [s for s in made.steps if isinstance(s, KernelStep)]
+        new_plan = checked(f, RNG.normal(size=(12, 16, 32)), RNG.normal(size=(32, 32)) / 8)
+        steps = [s for s in new_plan.steps if isinstance(s, KernelStep)]
         assert len({id(s.kernel) for s in steps}) <= 8
         assert len(steps) > 12
 
@@ -377,8 +377,8 @@ class TestOnKernel:
     def test_all_kernels_are_found_in_time(self, rows):
         r = recorded(self.f, np.ones((rows, 40)), np.ones((40, 40)))
         kernels_seen = []
-        made = planning.plan(r.program, on_kernel=kernels_seen.append)
-        kernels = [s.kernel for s in made.steps if isinstance(s, KernelStep)]
+        new_plan = planning.plan(r.program, on_kernel=kernels_seen.append)
+        kernels = [s.kernel for s in new_plan.steps if isinstance(s, KernelStep)]
         assert len(set(kernels)) > 1
         assert set(kernels) == set(kernels_seen)
         again = planning.plan(r.program)
@@ -393,6 +393,6 @@ class TestOnKernel:
             "_write",
             lambda self, group: (events.append("step"), write(self, group)),
         )
-        made = planning.plan(r.program, on_kernel=events.append)
+        new_plan = planning.plan(r.program, on_kernel=events.append)
         early = {id(k) for k in events[: events.index("step")]}
-        assert {id(s.kernel) for s in made.steps if isinstance(s, KernelStep)} == early
+        assert {id(s.kernel) for s in new_plan.steps if isinstance(s, KernelStep)} == early

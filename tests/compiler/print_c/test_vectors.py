@@ -130,14 +130,14 @@ class TestVectors:
         buffers += (Param("f", "bool", "out"),)
         totals = (Total("s", dtype, "add", "z"), Total("failed", "bool", "logical_or", "f"))
         kernel = verify(Kernel(buffers, ("n",), totals, (For("i", integer(0), N, body, "vector"),)))
-        found = compiler.find()
+        path = compiler.find()
         source, target = tmp_path / "kernel.c", tmp_path / "kernel.so"
         source.write_text('#include "kernel.h"\n' + cprinter.source(kernel, CpuTarget()))
         # gcc has no gathers of float32 by 64-bit indices below AVX-512.
-        wide = [*found.flags("avx512", limited=False), *AVX512]
-        small = found.flags("avx2", limited=True, quick=True)
+        wide = [*path.flags("avx512", limited=False), *AVX512]
+        small = path.flags("avx2", limited=True, quick=True)
         for flags in (wide,) if (name, dtype) == ("gather", "float32") else (wide, small):
-            compiler.compile_units(found, flags, [source], [target])
+            compiler.compile_units(path, flags, [source], [target])
             symbols = subprocess.run(
                 ["nm", "-D", "-u", str(target)], capture_output=True, text=True, check=True
             )

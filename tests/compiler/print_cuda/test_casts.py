@@ -50,11 +50,11 @@ def test_casts_are_numpys(source: Any, tmp_path: Any) -> None:
         folder = tmp_path / to
         folder.mkdir()
         x, r = _recorded(source, to)
-        made = plan(r.program)
-        compiled = Compiled([made], folder)
+        new_plan = plan(r.program)
+        compiled = Compiled([new_plan], folder)
         text = "".join(t.text for _, t in compiled.texts.values())
         assert ("adarray_to_u64(" if to == "u8" else "adarray_whole_i") in text
-        (got,) = DevicePlanRunner(made, compiled)(r.arrays)
+        (got,) = DevicePlanRunner(new_plan, compiled)(r.arrays)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(got, x.astype(to), to)
 

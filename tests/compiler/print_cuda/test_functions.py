@@ -24,10 +24,10 @@ def run(f: Any, folder: Any, *arrays: np.ndarray) -> tuple[list[np.ndarray], str
     folder.mkdir(exist_ok=True)
     with np.errstate(all="ignore"):
         r = recorded(f, *arrays)
-    made = plan(r.program)
-    compiled = Compiled([made], folder)
+    new_plan = plan(r.program)
+    compiled = Compiled([new_plan], folder)
     text = "".join(t.text for _, t in compiled.texts.values())
-    return [np.asarray(x) for x in DevicePlanRunner(made, compiled)(r.arrays)], text
+    return [np.asarray(x) for x in DevicePlanRunner(new_plan, compiled)(r.arrays)], text
 
 
 def test_errors_over_all_exponents(tmp_path: Any) -> None:

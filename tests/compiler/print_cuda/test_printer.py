@@ -60,12 +60,14 @@ def compare(cases, folder, device=SMALL):
     """Compare plans on the emulator with the interpreter; return what was compiled."""
     plans = [plan(r.program) for r in cases]
     compiled = Compiled(plans, folder, device)
-    for r, made in zip(cases, plans, strict=True):
+    for r, device_plan in zip(cases, plans, strict=True):
         arrays = [np.asarray(a) for a in r.arrays]
         expected = interpret(r.program, arrays)
         single = any(v.dtype == np.float32 for v in r.program.values)
         tight = 2e-3 if single else 1e-10
-        for got, want in zip(DevicePlanRunner(made, compiled)(arrays), expected, strict=True):
+        for got, want in zip(
+            DevicePlanRunner(device_plan, compiled)(arrays), expected, strict=True
+        ):
             close(got, want, tight)
     return compiled
 
@@ -191,7 +193,7 @@ class TestEmulated:
         seen = compare(
             [r], tmp_path, GpuTarget(sms=4, threads_per_sm=1024, shared_memory=128 << 10)
         )
-        (step,) = [s for s in seen.kept if any(t.size is not None for t in s.kernel.totals)]
+        (step,) = [s for s in seen.steps if any(t.size is not None for t in s.kernel.totals)]
         schedule = seen.texts[id(step)][0]
         assert isinstance(schedule, RowsByWarp)
         assert schedule.shared
@@ -208,7 +210,7 @@ class TestEmulated:
         cases = [recorded(f, RNG.integers(-8, 8, s).astype(dtype)) for s in shapes]
         seen = compare(cases, tmp_path)
         assert SheetRows in kinds(seen)
-        launches = [launch_of(seen.texts[id(s)][0], SMALL) for s in seen.kept]
+        launches = [launch_of(seen.texts[id(s)][0], SMALL) for s in seen.steps]
         assert {min(n.blocks, 2) for n in launches if n.chunks > 1} == {1}
         assert max(n.blocks for n in launches) > 1
 
@@ -335,8 +337,8 @@ class TestEmulated:
 
     def test_an_index_out_of_range_is_told(self, tmp_path):
         r = recorded(lambda x, k: np.exp(x[k]), RNG.normal(size=9), np.array([1, 2, 8]))
-        made = plan(r.program)
-        run = DevicePlanRunner(made, Compiled([made], tmp_path))
+        new_plan = plan(r.program)
+        run = DevicePlanRunner(new_plan, Compiled([new_plan], tmp_path))
         run([r.arrays[0], r.arrays[1]])
         with pytest.raises(FailedError):
             run([r.arrays[0], np.array([1, 2, 9])])
@@ -346,7 +348,7 @@ class TestEmulated:
         r = recorded(lambda x, k: x[k] * 2.0, x, k)
         seen = compare([r], tmp_path)
         assert kinds(seen) == {FlatLoops}
-        run = DevicePlanRunner(made := plan(r.program), Compiled([made], tmp_path))
+        run = DevicePlanRunner(result := plan(r.program), Compiled([result], tmp_path))
         for place in (0, 1500, 3000):
             wrong = k.copy()
             wrong[place] = 400
@@ -374,14 +376,14 @@ class TestEmulated:
 
     def test_a_result_does_not_depend_on_blocks(self, tmp_path):
         r = recorded(lambda x: np.sin(x) * 2, RNG.normal(size=5000))
-        made = plan(r.program)
+        new_plan = plan(r.program)
         results = []
         for i, device in enumerate(
             (SMALL, GpuTarget(sms=7, threads_per_sm=512, shared_memory=4096))
         ):
             folder = tmp_path / str(i)
             folder.mkdir()
-            results += DevicePlanRunner(made, Compiled([made], folder, device))(r.arrays)
+            results += DevicePlanRunner(new_plan, Compiled([new_plan], folder, device))(r.arrays)
         np.testing.assert_array_equal(*results)
 
 

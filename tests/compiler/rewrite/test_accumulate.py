@@ -29,13 +29,13 @@ def small_ones(monkeypatch):
 def steps(f, *arrays, target=GPU):
     """Plan, check the values, and return the steps."""
     r = recorded(f, *arrays)
-    made = planning.plan(r.program, target=target)
+    new_plan = planning.plan(r.program, target=target)
     expected = f(*arrays)
-    found = PlanRunner(made)([np.array(a) for a in r.arrays])
+    actual = PlanRunner(new_plan)([np.array(a) for a in r.arrays])
     many = expected if isinstance(expected, tuple) else (expected,)
-    for got, want in zip(found, many, strict=True):
+    for got, want in zip(actual, many, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-    return made.steps
+    return new_plan.steps
 
 
 FOUND = {
@@ -83,9 +83,9 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_sums_are_not(name):
     w = np.asfortranarray(RNG.normal(size=(20, 30))) if name == "in columns" else W
-    found = steps(OTHERS[name], w, X, G)
-    assert all(s.added is None for s in found if isinstance(s, MatmulStep))
-    assert any(isinstance(s, KernelStep) for s in found)
+    plan_steps = steps(OTHERS[name], w, X, G)
+    assert all(s.added is None for s in plan_steps if isinstance(s, MatmulStep))
+    assert any(isinstance(s, KernelStep) for s in plan_steps)
 
 
 def test_vectors_and_small_products_stay_loops():
@@ -97,18 +97,18 @@ def test_vectors_and_small_products_stay_loops():
 def test_a_result_may_lie_where_it_is_added_to():
     f = FOUND["w - r * p"][0]
     r = recorded(f, W, X, G)
-    made = plan(r.program, donated=((0, 0),))
-    (step,) = made.steps
+    new_plan = plan(r.program, donated=((0, 0),))
+    (step,) = new_plan.steps
     assert step.out.buffer.donor == 0
     arrays = [np.array(a) for a in r.arrays]
-    PlanRunner(made)(arrays)
+    PlanRunner(new_plan)(arrays)
     np.testing.assert_allclose(arrays[0], f(W, X, G))
 
     def square(w):
         return w - 0.1 * (w @ w)
 
-    made = plan(recorded(square, RNG.normal(size=(30, 30))).program, donated=((0, 0),))
-    (step,) = made.steps
+    new_plan = plan(recorded(square, RNG.normal(size=(30, 30))).program, donated=((0, 0),))
+    (step,) = new_plan.steps
     assert step.out.buffer.donor < 0  # it is read as an operand, too
 
 
@@ -120,8 +120,8 @@ def test_weights_of_a_network():
         gw, gv = adarray.grad(loss, argnums=(0, 1))(w, v, x)
         return w - 0.1 * gw, v - 0.1 * gv
 
-    found = steps(step, W, RNG.normal(size=(20, 15)), X)
-    added = [s for s in found if isinstance(s, MatmulStep) and s.added is not None]
+    plan_steps = steps(step, W, RNG.normal(size=(20, 15)), X)
+    added = [s for s in plan_steps if isinstance(s, MatmulStep) and s.added is not None]
     assert [s.scale for s in added] == [-0.1, -0.1]
 
 
@@ -151,14 +151,14 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name):
     f, relu = LAYERS[name]
-    given = (*LAYER, B, LAST)
-    r = recorded(f, *given)
-    made = plan(r.program)
-    expected = f(*given)
+    args = (*LAYER, B, LAST)
+    r = recorded(f, *args)
+    new_plan = plan(r.program)
+    expected = f(*args)
     many = expected if isinstance(expected, tuple) else (expected,)
-    for got, want in zip(PlanRunner(made)(list(r.arrays)), many, strict=True):
+    for got, want in zip(PlanRunner(new_plan)(list(r.arrays)), many, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    first = made.steps[0]
+    first = new_plan.steps[0]
     assert isinstance(first, MatmulStep)
     assert first.row is not None
     assert first.relu == relu
@@ -181,9 +181,9 @@ NO_LAYERS = {
 
 @pytest.mark.parametrize("name", NO_LAYERS)
 def test_what_are_no_layers(name):
-    found = plan(recorded(NO_LAYERS[name], *LAYER, B, LAST).program).steps
-    assert all(s.row is None for s in found if isinstance(s, MatmulStep))
-    assert any(isinstance(s, KernelStep) for s in found)
+    new_plan = plan(recorded(NO_LAYERS[name], *LAYER, B, LAST).program).steps
+    assert all(s.row is None for s in new_plan if isinstance(s, MatmulStep))
+    assert any(isinstance(s, KernelStep) for s in new_plan)
 
 
 def test_layers_of_networks_and_their_gradients():
@@ -193,9 +193,9 @@ def test_layers_of_networks_and_their_gradients():
     def loss(w, b, v, x):
         return np.sum(model(w, b, v, x) ** 2)
 
-    given = LAYER[1], B, LAST, LAYER[0]
-    found = plan(recorded(model, *given).program).steps
-    assert sum(s.row is not None for s in found if isinstance(s, MatmulStep)) == 1
+    args = LAYER[1], B, LAST, LAYER[0]
+    new_plan = plan(recorded(model, *args).program).steps
+    assert sum(s.row is not None for s in new_plan if isinstance(s, MatmulStep)) == 1
     # Gradients need what the layer was before its maximum.
-    found = plan(recorded(adarray.grad(loss), *given).program).steps
-    assert not any(s.row is not None for s in found if isinstance(s, MatmulStep))
+    new_plan = plan(recorded(adarray.grad(loss), *args).program).steps
+    assert not any(s.row is not None for s in new_plan if isinstance(s, MatmulStep))

@@ -70,13 +70,13 @@ def call(b, x, function, *args, **kwargs):
 def test_calls_of_numpy_are_shared_if_their_arguments_are_equal():
     b = Builder()
     x = b.input(0, (3,), "f8")
-    made = [call(b, x, np.sort, kind=k) for k in ("stable", "stable", "quicksort")]
-    _, after = count(b, *made)
+    calls = [call(b, x, np.sort, kind=k) for k in ("stable", "stable", "quicksort")]
+    _, after = count(b, *calls)
     one, two, three = after.outputs
     assert one is two
     assert three is not one
-    made = [call(b, x, np.roll, k) for k in (1, 1.0, True)]
-    _, after = count(b, *made)
+    calls = [call(b, x, np.roll, k) for k in (1, 1.0, True)]
+    _, after = count(b, *calls)
     assert len(set(after.outputs)) == 3
 
 
@@ -84,9 +84,9 @@ def test_calls_that_draw_are_kept_apart():
     rng = np.random.default_rng(0)
     b = Builder()
     x = b.input(0, (3,), "f8")
-    made = [call(b, x, f) for f in (rng.permutation, rng.permutation, lambda x: x)]
-    made.append(call(b, x, made[2].primitive.function))
-    _, after = count(b, *made)
+    calls = [call(b, x, f) for f in (rng.permutation, rng.permutation, lambda x: x)]
+    calls.append(call(b, x, calls[2].primitive.function))
+    _, after = count(b, *calls)
     assert len(set(after.outputs)) == 4
 
 

@@ -145,9 +145,9 @@ def test_builder_reads_arrays_without_holding_them():
     (got,) = interpret(b.program([x]), [])
     np.testing.assert_array_equal(got, np.arange(3, 30, 4))
     assert all(not isinstance(v.primitive, ConstantArray) for v in b.values)
-    held = np.array([1.0, 5.0, 2.0])
-    y = b.array(held)
-    held[0] = 9
+    array = np.array([1.0, 5.0, 2.0])
+    y = b.array(array)
+    array[0] = 9
     assert y.primitive.value[0] == 1.0
 
 

@@ -221,11 +221,11 @@ def test_choices_keep_nan_and_zeros():
     program = optimise(b.program([f(b, b.input(0, X.shape, "f8"), b.input(1, (6,), "f8"))]))
     assert maps(program)["multiply"] == (6, 1)
     with np.errstate(all="ignore"):
-        (made,) = interpret(program, [X, rows])
+        (result,) = interpret(program, [X, rows])
         expected = np.where(X > 0, 1.0, 0.0) * rows[:, None]
-    np.testing.assert_array_equal(made, expected)
+    np.testing.assert_array_equal(result, expected)
     known = ~np.isnan(expected)
-    np.testing.assert_array_equal(np.signbit(made)[known], np.signbit(expected)[known])
+    np.testing.assert_array_equal(np.signbit(result)[known], np.signbit(expected)[known])
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def test_operands_of_products_stay_views():
 def test_stacks_and_columns_become_plain_products():
     b = Builder()
     stack, matrix = b.input(0, (2, 3, 4), "f8"), b.input(1, (4, 5), "f8")
-    made = b.matmul(stack, matrix)
-    assert isinstance(made.primitive, View)
-    assert made.args[0].args[0].shape == (6, 4)
+    result = b.matmul(stack, matrix)
+    assert isinstance(result.primitive, View)
+    assert result.args[0].args[0].shape == (6, 4)
     column = b.matmul(matrix, b.input(2, (5, 1), "f8"))
     assert isinstance(column.args[0].primitive, Matmul)
     assert column.args[0].args[1].shape == (5,)

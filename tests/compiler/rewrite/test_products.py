@@ -19,8 +19,8 @@ def optimised(make, *arrays):
     """Optimise what `make` builds, check the values, and return the program."""
     b = Builder()
     inputs = [b.input(i, x.shape, x.dtype) for i, x in enumerate(arrays)]
-    made = make(b, *inputs)
-    before = b.program(made if isinstance(made, list) else [made])
+    result = make(b, *inputs)
+    before = b.program(result if isinstance(result, list) else [result])
     verify_program(before)
     after = optimise(before, check=True)
     for one, two in zip(interpret(before, arrays), interpret(after, arrays), strict=True):

@@ -30,17 +30,17 @@ WIDER = {"float64": np.longdouble, "float32": np.float64}
 
 def expressions() -> list[ScalarExpr]:
     """Return what the records of all operations compute of one element, derivatives included."""
-    found: list[ScalarExpr] = []
+    formulas: list[ScalarExpr] = []
     for op in all_ops():
         if isinstance(op.lower, Pointwise):
-            found.append(op.expression(*(var(f"x{i}") for i in range(op.arity))))
+            formulas.append(op.expression(*(var(f"x{i}") for i in range(op.arity))))
             rules = [i for i, rule in enumerate(op.rules) if rule is not None]
-            found += [op.derivative_expression(i) for i in rules]
+            formulas += [op.derivative_expression(i) for i in rules]
         elif isinstance(op.lower, Reduction):
-            found.append(ScalarExpr(op.lower.combine, (var("acc"), var("x0"))))
-            found += [as_expr(op.lower.map(var("x0")))] if op.lower.map else []
-            found += [as_expr(op.lower.post(var("acc"), var("n")))] if op.lower.post else []
-    return found
+            formulas.append(ScalarExpr(op.lower.combine, (var("acc"), var("x0"))))
+            formulas += [as_expr(op.lower.map(var("x0")))] if op.lower.map else []
+            formulas += [as_expr(op.lower.post(var("acc"), var("n")))] if op.lower.post else []
+    return formulas
 
 
 def test_every_function_of_an_operation_has_a_record() -> None:
@@ -67,9 +67,9 @@ def test_records_are_whole(f: ScalarFunction) -> None:
         assert f.is_heavy or f.name in ("erf", "erfc")
         assert f.flops == 1
     # In some dtype kernels compute it, or what it is the same as.
-    given = [["bool", *2 * [d]] if f.name == "where" else f.arity * [d] for d in ("bool", *DTYPES)]
-    given += [f.arity * [d] for d in INTEGERS]
-    assert any(functions.supports(f.name, d, r) for d in given for r in (d[-1], "bool"))
+    args = [["bool", *2 * [d]] if f.name == "where" else f.arity * [d] for d in ("bool", *DTYPES)]
+    args += [f.arity * [d] for d in INTEGERS]
+    assert any(functions.supports(f.name, d, r) for d in args for r in (d[-1], "bool"))
 
 
 def test_headers_hold_what_records_name() -> None:
@@ -157,6 +157,6 @@ def test_errors_are_within_the_records_bounds(dtype: str, precise: bool) -> None
             for f, y in zip(like, ys, strict=True):
                 with np.errstate(all="ignore"):
                     true = true_values(f.name, xs, dtype)
-                    kept = np.isfinite(true.astype(dtype)) & (np.abs(true) >= tiny)
-                    worst = float(errors(y, true, dtype)[kept].max())
+                    normal = np.isfinite(true.astype(dtype)) & (np.abs(true) >= tiny)
+                    worst = float(errors(y, true, dtype)[normal].max())
                 assert worst <= f.ulp + 1e-3, f"{f.name}: {worst:.3f} ulp"

@@ -82,16 +82,16 @@ def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path)
     assert any(len(blocks.candidates(s)) >= 2 for s in schedules(r))
     usual = results(r, tmp_path / "usual", lambda s: s)
     for n in (32, 96, 128, 512):
-        found = results(r, tmp_path / str(n), lambda s, n=n: blocks.resized(s, n))
-        for got, want in zip(found, usual, strict=True):
+        actual = results(r, tmp_path / str(n), lambda s, n=n: blocks.resized(s, n))
+        for got, want in zip(actual, usual, strict=True):
             assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
 
 
 @pytest.mark.parametrize("name", ["blocks", "total", "columns"])
 def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
-    found = [s for s in schedules(made(name)) if not blocks.is_free(s)]
-    assert found
-    assert all(blocks.candidates(s) == [s] for s in found)
+    schedule = [s for s in schedules(made(name)) if not blocks.is_free(s)]
+    assert schedule
+    assert all(blocks.candidates(s) == [s] for s in schedule)
 
 
 @pytest.mark.slow

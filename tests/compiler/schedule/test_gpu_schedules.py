@@ -205,8 +205,8 @@ def test_what_a_schedule_makes_of_a_kernel_is_verified(
     if isinstance(schedule, RegisterRows):
         schedule = replace(schedule, rows=schedule.rows._replace(kernel=broken))
     else:
-        found = schedule.facts.replacing
-        assert found is not None
-        schedule.facts.__dict__["replacing"] = found._replace(kernel=broken)
+        actual = schedule.facts.replacing
+        assert actual is not None
+        schedule.facts.__dict__["replacing"] = actual._replace(kernel=broken)
     with pytest.raises(VerifyError, match=f"loop IR after {step}: "):
         cuda.source(schedule)

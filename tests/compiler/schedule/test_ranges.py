@@ -42,10 +42,10 @@ class TestRanges:
         ],
     )
     def test_largest(self, value, most):
-        made = kernel(Let("t", value))
-        assert is_narrow(made, {"n": most})
+        result = kernel(Let("t", value))
+        assert is_narrow(result, {"n": most})
         if most < MOST:
-            assert not is_narrow(made, {"n": most + 1})
+            assert not is_narrow(result, {"n": most + 1})
 
     @pytest.mark.parametrize(
         "statement",
@@ -74,7 +74,7 @@ class TestRanges:
 
 class TestRemainders:
     @pytest.mark.parametrize(
-        ("value", "found"),
+        ("value", "limits"),
         [
             (apply("multiply", K, N), 0),
             (apply("multiply", K, integer(6)), None),
@@ -91,10 +91,10 @@ class TestRemainders:
             (Load("int64", "b", K), None),
         ],
     )
-    def test_of_a_function(self, value, found):
-        made = Remainders(kernel(Let("t", value)), {"n": 8}, 4)
-        assert made.of(value) == found
-        assert made.of(T) == found
+    def test_of_a_function(self, value, limits):
+        result = Remainders(kernel(Let("t", value)), {"n": 8}, 4)
+        assert result.of(value) == limits
+        assert result.of(T) == limits
 
     def test_names_in_branches(self):
         let = Let("t", integer(6))

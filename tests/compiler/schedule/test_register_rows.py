@@ -57,9 +57,9 @@ def gradient(n: int, dtype: Any = np.float32) -> tuple[Kernel, dict[str, int]]:
 
 def resident(kernel: Kernel) -> ResidentRows:
     """Return what is register-resident in a kernel."""
-    found = resident_rows(kernel)
-    assert found is not None
-    return found
+    rows = resident_rows(kernel)
+    assert rows is not None
+    return rows
 
 
 def of_rows(rows: int, n: int, dtype: Any) -> list[Recorded]:
@@ -83,12 +83,12 @@ def compare(cases: list[Recorded], folder: Path, target: GpuTarget, **options: A
     """Compare plans on the emulator with the interpreter; return what was compiled."""
     plans = [plan(r.program) for r in cases]
     compiled = Compiled(plans, folder, target, **options)
-    for r, made in zip(cases, plans, strict=True):
+    for r, device_plan in zip(cases, plans, strict=True):
         arrays = [np.asarray(a) for a in r.arrays]
         single = any(v.dtype == np.float32 for v in r.program.values)
-        got = DevicePlanRunner(made, compiled)(arrays)
-        for found, want in zip(got, interpret(r.program, arrays), strict=True):
-            close(found, want, 2e-4 if single else 1e-11)
+        got = DevicePlanRunner(device_plan, compiled)(arrays)
+        for actual, want in zip(got, interpret(r.program, arrays), strict=True):
+            close(actual, want, 2e-4 if single else 1e-11)
     return compiled
 
 
@@ -118,9 +118,9 @@ class TestEmulated:
             return replace(s, aligned=aligned) if isinstance(s, RegisterRows) else s
 
         seen = compare(of_rows(37, 388, np.float32), tmp_path, LARGE, choose=changed)
-        found = [(s, t) for s, t in seen.texts.values() if isinstance(s, RegisterRows)]
-        assert any(s.far and t.followers for s, t in found)
-        assert all(("adarray_load_each" in t.text) != aligned for _, t in found)
+        results = [(s, t) for s, t in seen.texts.values() if isinstance(s, RegisterRows)]
+        assert any(s.far and t.followers for s, t in results)
+        assert all(("adarray_load_each" in t.text) != aligned for _, t in results)
 
     def test_quotients_of_all_kinds_of_numbers(self, tmp_path: Path) -> None:
         x = floats(4)
@@ -130,12 +130,12 @@ class TestEmulated:
         w[12:, ::2] = -np.inf  # the largest is the other one
         with np.errstate(all="ignore"):
             r = recorded(quotients, x, w)
-        made = plan(r.program)
+        new_plan = plan(r.program)
         compiled = Compiled(
-            [made], tmp_path, GpuTarget(sms=2, threads_per_sm=2048, shared_memory=96 << 10)
+            [new_plan], tmp_path, GpuTarget(sms=2, threads_per_sm=2048, shared_memory=96 << 10)
         )
         assert any("adarray_quotientf" in t.text for _, t in compiled.texts.values())
-        got = DevicePlanRunner(made, compiled)([np.asarray(a) for a in r.arrays])[0]
+        got = DevicePlanRunner(new_plan, compiled)([np.asarray(a) for a in r.arrays])[0]
         with np.errstate(all="ignore"):
             wanted = (x / w[:, 1:2]).astype(np.float32)
         ordinary = (np.abs(wanted) > 1e-37) & (np.abs(x) > 1e-30)
@@ -149,10 +149,10 @@ class TestEmulated:
 
     def test_the_order_of_sums_does_not_depend_on_how_often_it_runs(self, tmp_path: Path) -> None:
         (r, *_) = of_rows(90, 260, np.float32)
-        made = plan(r.program)
-        compiled = Compiled([made], tmp_path, LARGE)
+        new_plan = plan(r.program)
+        compiled = Compiled([new_plan], tmp_path, LARGE)
         arrays = [np.asarray(a) for a in r.arrays]
-        first, second = (DevicePlanRunner(made, compiled)(arrays) for _ in range(2))
+        first, second = (DevicePlanRunner(new_plan, compiled)(arrays) for _ in range(2))
         for a, b in zip(first, second, strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -162,7 +162,7 @@ class TestKernels:
 
     def test_each_row_is_loaded_once(self) -> None:
         kernel, _ = gradient(512)
-        found = resident(kernel)
+        rows = resident(kernel)
         x = kernel.buffers[[b.access for b in kernel.buffers].index("in")].name
 
         def loops(k: Kernel) -> int:
@@ -178,11 +178,11 @@ class TestKernels:
             )
 
         assert loops(kernel) >= 4
-        assert loops(found.kernel) == 1
+        assert loops(rows.kernel) == 1
 
     def test_costly_values_are_computed_once(self) -> None:
         kernel, _ = gradient(512)
-        found = resident(kernel)
+        rows = resident(kernel)
 
         def calls(k: Kernel, name: str) -> int:
             return sum(
@@ -193,9 +193,9 @@ class TestKernels:
             )
 
         assert calls(kernel, "tanh") >= 2
-        assert calls(found.kernel, "tanh") == 1
-        stored = {s.buffer for s in statements(found.kernel.body) if isinstance(s, Store)}
-        assert stored >= found.arrays.keys()
+        assert calls(rows.kernel, "tanh") == 1
+        stored = {s.buffer for s in statements(rows.kernel.body) if isinstance(s, Store)}
+        assert stored >= rows.arrays.keys()
 
     def test_a_softmax_is_left_as_it_is(self) -> None:
         kernel, _ = kernel_of(softmax, np.ones((50, 512), np.float32))
@@ -204,8 +204,8 @@ class TestKernels:
     @pytest.mark.parametrize("n", [510, 252, 65536])
     def test_rows_that_are_no_packs_or_short_or_long_are_not_resident(self, n: int) -> None:
         kernel, ints = gradient(n)
-        found = resident_rows(kernel)
-        assert found is None or shape_of(found, kernel, ints, GPU) is None
+        rows = resident_rows(kernel)
+        assert rows is None or shape_of(rows, kernel, ints, GPU) is None
         assert not isinstance(schedule_of(kernel, ints, GPU), RegisterRows)
 
     @pytest.mark.parametrize("n", [256, 260, 1024, 4096, 8192])
@@ -217,10 +217,10 @@ class TestKernels:
             assert n == 8192
             assert dtype is np.float64
             return
-        found = resident(kernel)
+        rows = resident(kernel)
         block, packs, side = schedule.block, schedule.packs, schedule.resident
-        assert packs * block * found.width >= n
-        assert block * side * packs * found.words < REGISTERS
+        assert packs * block * rows.width >= n
+        assert block * side * packs * rows.words < REGISTERS
         assert launch_of(schedule, GPU).blocks <= 132 * side
         assert f"__launch_bounds__({block}, {side})" in cuda.source(schedule).text
 

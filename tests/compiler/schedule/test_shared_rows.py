@@ -63,8 +63,8 @@ def steps_of(p: Plan) -> list[tuple[Kernel, dict[str, int]]]:
 
 def whatever(kernel: Kernel) -> Any:
     """Return what a kernel can fetch, as if it read nothing else."""
-    found = fetched_rows(kernel)
-    return None if found is None else found._replace(others=False)
+    rows = fetched_rows(kernel)
+    return None if rows is None else rows._replace(others=False)
 
 
 @pytest.fixture
@@ -87,13 +87,13 @@ def compare(
     """Compare plans on the emulator with the interpreter; return what was compiled."""
     plans = [plan(r.program) for r in cases]
     compiled = Compiled(plans, folder, target)
-    for r, made in zip(cases, plans, strict=True):
+    for r, device_plan in zip(cases, plans, strict=True):
         arrays = [np.asarray(a) for a in r.arrays] if change is None else change(r.arrays)
         expected = interpret(r.program, arrays)
         single = any(v.dtype == np.float32 for v in r.program.values)
-        got = DevicePlanRunner(made, compiled)(arrays)
-        for found, want in zip(got, expected, strict=True):
-            close(found, want, 2e-3 if single else 1e-10)
+        got = DevicePlanRunner(device_plan, compiled)(arrays)
+        for actual, want in zip(got, expected, strict=True):
+            close(actual, want, 2e-3 if single else 1e-10)
     return compiled
 
 
@@ -159,14 +159,14 @@ class TestEmulated:
         fetching((64, 1))
 
         def shifted(arrays: list[Any]) -> list[Any]:
-            found = []
+            parts = []
             for a in arrays:
                 room = np.zeros(a.nbytes + 64, np.uint8)
                 begin = -room.ctypes.data % 16 + a.itemsize
                 moved = room[begin : begin + a.nbytes].view(a.dtype).reshape(a.shape)
                 moved[...] = a
-                found.append(moved)
-            return found
+                parts.append(moved)
+            return parts
 
         for i, (dtype, n) in enumerate([(np.float32, 256), (np.float32, 259), (np.float64, 131)]):
             folder = tmp_path / str(i)
@@ -177,8 +177,8 @@ class TestEmulated:
         fetching((64, 1))
         z, labels = RNG.normal(size=(40, 300)), RNG.integers(0, 300, 40)
         r = recorded(adarray.value_and_grad(cross_entropy), z, labels)
-        made = plan(r.program)
-        run = DevicePlanRunner(made, Compiled([made], tmp_path, LARGE))
+        new_plan = plan(r.program)
+        run = DevicePlanRunner(new_plan, Compiled([new_plan], tmp_path, LARGE))
         assert slots(run.compiled)
         run([z, labels])
         with pytest.raises(FailedError):
@@ -203,27 +203,27 @@ class TestEmulated:
 
     def test_bits_do_not_depend_on_how_rows_come(self, fetching: Any, tmp_path: Path) -> None:
         r = recorded(softmax, RNG.normal(size=(9, 512)))
-        made = plan(r.program)
+        new_plan = plan(r.program)
         results = []
         for i, shared in enumerate((8 << 10, 64 << 10)):
             fetching((64, 1))
             folder = tmp_path / str(i)
             folder.mkdir()
-            compiled = Compiled([made], folder, replace(LARGE, shared_memory=shared))
+            compiled = Compiled([new_plan], folder, replace(LARGE, shared_memory=shared))
             assert len(slots(compiled)) == 1
-            results += DevicePlanRunner(made, compiled)(r.arrays)
+            results += DevicePlanRunner(new_plan, compiled)(r.arrays)
         np.testing.assert_array_equal(*results)
 
 
-def functions(kernel: Kernel, found: Any) -> list[str]:
+def functions(kernel: Kernel, facts: Any) -> list[str]:
     """Return the functions whose values take the place of a row in a kernel."""
-    made = replacing(kernel, found)
-    if made is None:
+    result = replacing(kernel, facts)
+    if result is None:
         return []
     (stored,) = (
-        s for s in statements(made.kernel.body) if isinstance(s, Store) and s.buffer == ROW_VALUES
+        s for s in statements(result.kernel.body) if isinstance(s, Store) and s.buffer == ROW_VALUES
     )
-    lets = {s.name: s.value for s in statements(made.kernel.body) if isinstance(s, Let)}
+    lets = {s.name: s.value for s in statements(result.kernel.body) if isinstance(s, Let)}
     return [lets[stored.value.name].name]
 
 
@@ -231,11 +231,11 @@ class TestReplaced:
     """Values that the last loop over a row finds where the row was."""
 
     def of(self, f: Any, *args: Any) -> list[str]:
-        found = []
+        texts = []
         for kernel, _ in steps_of(plan(recorded(f, *args).program)):
             fetches = fetched_rows(kernel)
-            found += [] if fetches is None else functions(kernel, fetches)
-        return found
+            texts += [] if fetches is None else functions(kernel, fetches)
+        return texts
 
     def test_what_the_last_loop_follows_from_replaces_the_row(self) -> None:
         x = RNG.normal(size=(50, 400))
@@ -269,9 +269,9 @@ class TestReplaced:
         rows = For("i", ZERO, Var("int64", "m"), body, "parallel")
         buffers = (Param("x", "float64"), Param("y", "float64", "out"))
         kernel = Kernel(buffers, ("n", "m"), (), (rows,))
-        found = fetched_rows(kernel)
-        assert found is not None
-        assert replacing(kernel, found) is None
+        facts = fetched_rows(kernel)
+        assert facts is not None
+        assert replacing(kernel, facts) is None
 
     @pytest.mark.slow
     @emulated
@@ -302,8 +302,8 @@ class TestReplaced:
                 DevicePlanRunner(p, compiled)(r.arrays) for p, r in zip(plans, cases, strict=True)
             ]
             results.append([x for run in runs for x in run])
-            found = [s for s, _ in compiled.texts.values() if isinstance(s, SharedRows)]
-            count = sum(s.replaces for s in found)
+            shared_rows = [s for s, _ in compiled.texts.values() if isinstance(s, SharedRows)]
+            count = sum(s.replaces for s in shared_rows)
             # Packs of float32 have four elements, of which 518 are no multiple.
             assert count == (0 if name == "not" else 3 if n % 4 == 0 else 2)
         for got, want in zip(*results, strict=True):
@@ -315,10 +315,10 @@ class TestChoice:
 
     def schedules(self, f: Any, *args: Any, target: GpuTarget | None = None) -> list[Any]:
         gpu = target or GPU
-        found = [
+        schedules_seen = [
             schedule_of(k, ints, gpu) for k, ints in steps_of(plan(recorded(f, *args).program))
         ]
-        return [(s, launch_of(s, gpu)) for s in found]
+        return [(s, launch_of(s, gpu)) for s in schedules_seen]
 
     @pytest.mark.slow
     def test_long_rows_are_fetched_and_short_ones_are_not(self) -> None:
@@ -363,7 +363,7 @@ class TestChoice:
         def sources(f: Any, *args: Any) -> list[Any]:
             kernels = [k for k, _ in steps_of(plan(recorded(f, *args).program))]
             return [
-                None if (found := fetched_rows(k)) is None else len(found.sources) for k in kernels
+                None if (rows := fetched_rows(k)) is None else len(rows.sources) for k in kernels
             ]
 
         x, y = np.ones((2, 50, 400), np.float32)

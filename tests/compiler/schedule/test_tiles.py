@@ -60,11 +60,11 @@ def test_tiles_at_every_end(dtype: Any, n: int, m: int, k: int, tmp_path: Path) 
     cases = [recorded(f, a, b) for f in FUNCTIONS]
     plans = [plan(r.program) for r in cases]
     compiled = Compiled(plans, tmp_path, SMALL)
-    for r, made in zip(cases, plans, strict=True):
+    for r, device_plan in zip(cases, plans, strict=True):
         arrays = [np.asarray(x) for x in r.arrays]
-        got = DevicePlanRunner(made, compiled)(arrays)
-        for found, want in zip(got, interpret(r.program, arrays), strict=True):
-            close(found, want, 2e-5 if dtype is np.float32 else 1e-12)
+        got = DevicePlanRunner(device_plan, compiled)(arrays)
+        for actual, want in zip(got, interpret(r.program, arrays), strict=True):
+            close(actual, want, 2e-5 if dtype is np.float32 else 1e-12)
     assert sum(isinstance(s, Tiles) for s, _ in compiled.texts.values()) >= 5
 
 
@@ -73,10 +73,10 @@ class TestKernels:
 
     def test_both_arrays_are_staged_once(self) -> None:
         kernel, _ = step_of(squares, np.ones((600, 9)), np.ones((500, 9)))
-        found = pair_folds(kernel)
-        assert found is not None
-        assert [s.left for s in found.staged] == [True, False]
-        assert found.total is None
+        rows = pair_folds(kernel)
+        assert rows is not None
+        assert [s.left for s in rows.staged] == [True, False]
+        assert rows.total is None
         text = cuda.source(schedule_of(kernel, dict.fromkeys(kernel.ints, 600), GPU)).text
         assert text.count("adarray_stage<") == 2
         assert "fma(" in text  # squares are added without being rounded

@@ -102,8 +102,8 @@ class TestForms:
 
 class TestShared:
     def test_a_map_is_cut_into_chunks(self):
-        made = verify(shared(kernel(loop(Store("y", K, X)))))
-        (outer,) = made.body
+        result = verify(shared(kernel(loop(Store("y", K, X)))))
+        (outer,) = result.body
         assert outer.kind == "parallel"
         (inner,) = outer.body
         assert inner.kind == "vector"
@@ -156,8 +156,8 @@ class TestCanonical:
             loop(Let("a", X), Store("y", K, Var(F, "a"))),
             loop(Let("a", fn("sin", X)), Store("y", K, Var(F, "a"))),
         )
-        made = verify(canonical(k))
-        assert made.body[0].var != made.body[1].var
+        result = verify(canonical(k))
+        assert result.body[0].var != result.body[1].var
 
     def test_other_kernels_stay_others(self):
         one, two = kernel(loop(Store("y", K, X))), kernel(loop(Store("y", K, fn("sin", X))))

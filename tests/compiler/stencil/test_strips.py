@@ -53,13 +53,13 @@ def array(*shape, dtype="float64"):
 
 def kinds(plan):
     """Return the variants of schedules of a plan's kernels."""
-    found = []
+    names = []
     for s in plan.steps:
         assert isinstance(s, KernelStep)
         verify(s.kernel)
         ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-        found.append(type(schedule_of(s.kernel, ints, SMALL)))
-    return found
+        names.append(type(schedule_of(s.kernel, ints, SMALL)))
+    return names
 
 
 def planned(f, *args, target=DOWN):
@@ -72,18 +72,18 @@ class TestEmulated:
 
     @staticmethod
     def same(cases, folder, target=DOWN, together=True):
-        made = [planning.plan(r.program, target=target) for r in cases]
+        new_plans = [planning.plan(r.program, target=target) for r in cases]
         single = [planning.plan(r.program, target=SINGLE) for r in cases]
         compiled = Compiled(
-            [*made, *single], folder, GpuTarget(sms=4, threads_per_sm=512, shared_memory=4096)
+            [*new_plans, *single], folder, GpuTarget(sms=4, threads_per_sm=512, shared_memory=4096)
         )
-        for r, x, y in zip(cases, made, single, strict=True):
+        for r, x, y in zip(cases, new_plans, single, strict=True):
             assert ColumnStrips in kinds(x) or not together
             assert ColumnStrips not in kinds(y)
             assert len(x.steps) < len(y.steps) or not together
             arrays = [np.asarray(a) for a in r.arrays]
-            found = [DevicePlanRunner(p, compiled)(arrays) for p in (x, y)]
-            for got, want in zip(*found, strict=True):
+            results = [DevicePlanRunner(p, compiled)(arrays) for p in (x, y)]
+            for got, want in zip(*results, strict=True):
                 np.testing.assert_array_equal(got, want)
 
     @pytest.mark.slow
@@ -206,11 +206,11 @@ class TestPlans:
 
     def test_folds_end_a_chain(self):
         def f(u):
-            found = []
+            results = []
             for _ in range(4):
                 u = u + np.roll(u, 1, 0) * 0.5
-                found.append(np.sum(u))
-            return (u, *found)
+                results.append(np.sum(u))
+            return (u, *results)
 
         plan = planned(f, array(64, 128))
         assert all(k is not ColumnStrips for k in kinds(plan))

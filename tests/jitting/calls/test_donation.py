@@ -116,8 +116,8 @@ def test_trees_and_several_arguments() -> None:
         v = {k: 0.99 * v[k] + 0.01 * g[k] ** 2 for k in v}
         return {k: p[k] - 0.1 * m[k] / (np.sqrt(v[k]) + 1e-8) for k in p}, m, v
 
-    made = [{"a": data(100, seed=s), "b": data(3, 40, seed=s + 9)} for s in range(4)]
-    state, g = made[:3], made[3]
+    trees = [{"a": data(100, seed=s), "b": data(3, 40, seed=s + 9)} for s in range(4)]
+    state, g = trees[:3], trees[3]
     memory = [x for part in state for x in part.values()]
     expected = copy.deepcopy(state)
     jf = adarray.jit(adam, donate=(0, 1, 2))
@@ -194,12 +194,12 @@ def test_views_of_a_result_in_a_donated_array() -> None:
     jf = adarray.jit(f, donate=0)
     for _ in range(CALLS):
         x = np.arange(1.0, 5.0)
-        tail, whole, turned, old = jf(x)
+        tail, whole, transposed, old = jf(x)
         assert whole is x
         assert np.shares_memory(tail, x)
-        assert np.shares_memory(turned, x)
+        assert np.shares_memory(transposed, x)
         np.testing.assert_array_equal(tail, [4.0, 6.0, 8.0])
-        np.testing.assert_array_equal(turned, [8.0, 6.0, 4.0, 2.0])
+        np.testing.assert_array_equal(transposed, [8.0, 6.0, 4.0, 2.0])
         np.testing.assert_array_equal(old, [1.0, 2.0])  # of the array as it was: a copy
 
 
@@ -343,12 +343,12 @@ def test_no_result_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("donate", "error"),
     [("x", TypeError), (True, TypeError), (1.0, TypeError), (-1, ValueError), ((0, 0), ValueError)],
 )
-def test_wrong_options(given: Any, error: type[Exception]) -> None:
+def test_wrong_options(donate: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="jit: donate"):
-        adarray.jit(lambda x: x, donate=given)
+        adarray.jit(lambda x: x, donate=donate)
 
 
 # -- with the rest of adarray -----------------------------------------------------------------

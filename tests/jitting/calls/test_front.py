@@ -204,11 +204,11 @@ def test_results_share_memory_as_in_plain_code() -> None:
     jf = adarray.jit(lambda x: (x, x + 1.0, x[:2], x.T))
     for _ in range(5):
         x = X.copy()
-        same, fresh, head, turned = jf(x)
+        same, fresh, head, transposed = jf(x)
         assert same is x
         assert not np.shares_memory(fresh, x)
         assert head.base is x
-        assert turned.base is x
+        assert transposed.base is x
     twice = adarray.jit(lambda x: [x * 2.0] * 2)
     for _ in range(5):
         a, b = twice(X)

@@ -22,9 +22,9 @@ def written_rows(u: Any) -> Any:
 
 
 def written_twice(u: Any) -> Any:
-    found = np.zeros(8)
-    found[AT] = u**2
-    return np.sum(found * np.arange(8.0))
+    written = np.zeros(8)
+    written[AT] = u**2
+    return np.sum(written * np.arange(8.0))
 
 
 def interpolated(u: Any) -> Any:
@@ -59,9 +59,9 @@ def test_indices_that_change_between_calls() -> None:
     at = AT.copy()
 
     def f(u: Any) -> Any:
-        found = np.zeros(8)
-        found[at] = u**2
-        return np.sum(found * np.arange(8.0))
+        array = np.zeros(8)
+        array[at] = u**2
+        return np.sum(array * np.arange(8.0))
 
     jitted = adarray.jit(adarray.grad(f))
     for k in range(8):

@@ -305,6 +305,6 @@ def test_the_warning_names_what_is_changed(make: Any, told: str) -> None:
         for _ in range(4):
             jitted(np.array([1.0, 2.0]))
     assert [told in str(w.message) for w in said] == [True]
-    kept = getattr(f, "__self__", None)
-    for x in [*_HISTORY, *(kept.history if kept is not None else ())]:
+    member = getattr(f, "__self__", None)
+    for x in [*_HISTORY, *(member.history if member is not None else ())]:
         assert float(x) in (3.0, 5.0)

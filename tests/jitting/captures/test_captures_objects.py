@@ -136,10 +136,10 @@ def test_jitted_methods_do_not_keep_objects_alive() -> None:
     a = Decorated(np.ones(4))
     for _ in range(4):
         a.forward(X)
-    gone = weakref.ref(a)
+    reference = weakref.ref(a)
     del a
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 class Slots:

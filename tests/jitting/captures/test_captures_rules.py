@@ -19,17 +19,17 @@ from adarray.jitting.captures import fingerprints
 class Opaque:
     """An object of a library: it cannot be pickled, and its state lies elsewhere."""
 
-    held: dict[int, float]
+    numbers: dict[int, float]
 
     def __init__(self, k: float) -> None:
-        self.held = {id(self): k}
+        self.numbers = {id(self): k}
 
     def __next__(self) -> Any:  # which a call might advance
         raise StopIteration
 
     @property
     def k(self) -> float:
-        return self.held[id(self)]
+        return self.numbers[id(self)]
 
 
 Opaque.__module__ = "xarray.of.a.library"
@@ -48,7 +48,7 @@ def test_opaque_objects_stay_eager() -> None:
     jf = adarray.jit(lambda x: x * o.k)
     with pytest.warns(JitWarning, match="is of type Opaque, which cannot be compared"):
         np.testing.assert_array_equal(jf(X), X * 2.0)
-    o.held[id(o)] = 3.0
+    o.numbers[id(o)] = 3.0
     np.testing.assert_array_equal(jf(X), X * 3.0)
 
 
@@ -57,7 +57,7 @@ def test_opaque_arguments_stay_eager() -> None:
     o = Opaque(2.0)
     with pytest.warns(JitWarning, match="argument 0 is of type Opaque, which cannot be compared"):
         np.testing.assert_array_equal(jf(X, o), X * 2.0)
-    o.held[id(o)] = 3.0
+    o.numbers[id(o)] = 3.0
     np.testing.assert_array_equal(jf(X, o), X * 3.0)
 
 
@@ -71,7 +71,7 @@ def test_a_rule_compares(name: Any) -> None:
         return x * o.k
 
     jf = compiled(f, X)
-    o.held[id(o)] = 3.0
+    o.numbers[id(o)] = 3.0
     agree(jf, f, X)
 
 
@@ -137,9 +137,9 @@ class Model:
 
 
 @pytest.mark.unchecked
-@pytest.mark.parametrize("given", ["table", ("table",), [table], table])
-def test_what_is_assumed_constant_is_not_compared(given: Any) -> None:
-    jf = adarray.jit(lambda x: x * table, assume_constant=given)
+@pytest.mark.parametrize("constant", ["table", ("table",), [table], table])
+def test_what_is_assumed_constant_is_not_compared(constant: Any) -> None:
+    jf = adarray.jit(lambda x: x * table, assume_constant=constant)
     before = table.copy()
     try:
         for _ in range(3):

@@ -173,12 +173,12 @@ def test_what_a_cache_holds_and_a_view_of_it(first: str, read: str) -> None:
         def cached() -> Any:
             return np.linspace(0.0, 1.0, 4)
 
-        held = {"view": cached()[::-1]}
+        table = {"view": cached()[::-1]}
 
         def f(x: Any) -> Any:
-            written = cached() if first == "cache" else held["view"]
+            written = cached() if first == "cache" else table["view"]
             written[1:3] *= 0.5
-            return x * (cached() if read == "cache" else held["view"]).sum()
+            return x * (cached() if read == "cache" else table["view"]).sum()
 
         return f, cached
 
@@ -204,8 +204,8 @@ def test_an_argument_that_a_class_holds_too() -> None:
             np.testing.assert_array_equal(jf(X.copy()), (X + 1.0) * 0.0)
     Holder.table = X.copy()
     np.testing.assert_array_equal(jf(X.copy()), (X + 1.0) * X.sum())
-    given = Holder.table = X.copy()
-    np.testing.assert_array_equal(jf(given), (X + 1.0) * (X + 1.0).sum())
+    args = Holder.table = X.copy()
+    np.testing.assert_array_equal(jf(args), (X + 1.0) * (X + 1.0).sum())
 
 
 def test_a_failed_recording_takes_back_what_objects_of_libraries_hold() -> None:

@@ -322,18 +322,18 @@ def f(x):
 
 
 def test_items_that_come_back_stand_behind_the_others() -> None:
-    held = {"a": 1.0, "b": 2.0}
+    table = {"a": 1.0, "b": 2.0}
 
     def f(x: Any) -> Any:
-        del held["a"]
-        held["a"] = 1.0
-        held["new"] = 0.5
+        del table["a"]
+        table["a"] = 1.0
+        table["new"] = 0.5
         return np.sum(x)
 
     jitted = adarray.jit(f)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", adarray.JitWarning)
         jitted(np.ones(3))
-        assert list(held) == ["b", "a", "new"]
+        assert list(table) == ["b", "a", "new"]
         jitted(np.ones(3))
-        assert list(held) == ["b", "new", "a"]
+        assert list(table) == ["b", "new", "a"]

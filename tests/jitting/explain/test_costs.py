@@ -109,10 +109,10 @@ def test_branches():
 
 def test_buffers_that_are_read_and_written_count_twice_and_shared_ones_once():
     assert cost(step((), access="inout")) == Cost(64, 96, 0, 0)
-    made = step(())
-    a = made.buffers[0]
+    result = step(())
+    a = result.buffers[0]
     kernel = Kernel((Param("a", "float64"), Param("c", "float64")), (), (), ())
-    assert cost(made._replace(kernel=kernel, buffers=(a, a))).read == 64
+    assert cost(result._replace(kernel=kernel, buffers=(a, a))).read == 64
 
 
 def test_deep_loops_with_moving_bounds_are_counted_fast():
@@ -122,9 +122,9 @@ def test_deep_loops_with_moving_bounds_are_counted_fast():
     for inner, outer in zip(names[::-1], [*names[2::-1], "n"], strict=True):
         body = (For(inner, integer(0), Var("int64", outer), body),)
     start = time.process_time()
-    made = cost(step(body, ("n",), (400,)))
+    result = cost(step(body, ("n",), (400,)))
     assert time.process_time() - start < 2
-    assert made.flops == pytest.approx(400**4 / 24, rel=0.25)
+    assert result.flops == pytest.approx(400**4 / 24, rel=0.25)
 
 
 def test_equal_steps_of_a_plan_are_counted_once():

@@ -106,9 +106,9 @@ def test_recorded_calls_have_names_and_places(explanation):
 def test_recorded_containers_and_calls_that_are_guards():
     x, y, z = Symbol((3,), "f8"), Symbol((3,), "f8"), Symbol((2,), "i8")
     joined = Call(None, np.concatenate, ([x, y],), {}, (Symbol((6,), "f8"),))
-    found = Call(None, np.flatnonzero, (x,), {}, (z,))
+    call = Call(None, np.flatnonzero, (x,), {}, (z,))
     split = Call(None, divmod, (y, np.arange(3)), {"o": {"k": x}}, (Symbol((3,), "f8"),) * 2, True)
-    guard = Guard("call", None, (((2,), "int64"),), ("m.py", 4), found)
+    guard = Guard("call", None, (((2,), "int64"),), ("m.py", 4), call)
     assert recorded([joined, split, guard]).splitlines() == [
         "s2 float64[6] = concatenate([s0, s1])",
         "s3 float64[3], s3 float64[3] = divmod(s1, <int64[3]>, o={k: s0})",
@@ -309,10 +309,10 @@ def test_reports():
         "top", "  words & more", "  a     n", "  -------", "  xx    1", "  y   100", "",
         "  in <side>", "    x < y", "      z",
     ]  # fmt: skip
-    made = as_html(outer)
-    assert "<summary>in &lt;side&gt;</summary>" in made
-    assert "<pre>x &lt; y\n  z</pre>" in made
-    assert "<p>words &amp; more</p>" in made
+    result = as_html(outer)
+    assert "<summary>in &lt;side&gt;</summary>" in result
+    assert "<pre>x &lt; y\n  z</pre>" in result
+    assert "<p>words &amp; more</p>" in result
 
 
 def test_long_listings_are_cut():
@@ -323,9 +323,9 @@ def test_long_listings_are_cut():
     ]  # fmt: skip
     assert as_text(section, 2).splitlines()[-3:] == ["  x", "  y", "  ... and 1 more"]
     assert as_text(section).count("more") == 0
-    made = as_html(section, 2)
-    assert "<p>... and 8 more</p>" in made
-    assert "<pre>x\ny</pre><p>... and 1 more</p>" in made
+    result = as_html(section, 2)
+    assert "<p>... and 8 more</p>" in result
+    assert "<pre>x\ny</pre><p>... and 1 more</p>" in result
 
 
 @pytest.mark.parametrize(
@@ -370,12 +370,12 @@ def data():
 def test_a_function_is_compiled_to_be_explained(data):
     jf = adarray.jit(adarray.value_and_grad(branching))
     x, y = data
-    kept = x.copy(), y.copy()
+    copy = x.copy(), y.copy()
     with adarray.use("serial"):
         shown = jf.explain(x, y)
         assert shown.backend == "serial (1 thread)"
         assert len(shown.path) == 2
-        np.testing.assert_array_equal(x, kept[0])
+        np.testing.assert_array_equal(x, copy[0])
         expected = jf(x, y)
         again = jf.explain(x, y)
         np.testing.assert_array_equal(jf(x, y)[1], expected[1])

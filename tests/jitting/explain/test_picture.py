@@ -34,11 +34,11 @@ def chain(length, steps=0):
         return program, None
     each = length // steps
     kernel = Kernel((), (), (), ())
-    made = tuple(
+    result = tuple(
         KernelStep(kernel, (), (), tuple(values[1 + i * each : 1 + (i + 1) * each]), 0.0)
         for i in range(steps)
     )
-    return program, Plan(made, (), (), (), 0)
+    return program, Plan(result, (), (), (), 0)
 
 
 def test_dot_has_a_cluster_for_each_step_and_all_edges():

@@ -48,10 +48,10 @@ def asserted(x: Any) -> Any:
 
 
 def appended(x: Any) -> Any:
-    found = [x[0]]
+    items = [x[0]]
     for i, v in enumerate(x):
-        found.append(v * found[i])
-    return np.array(found)
+        items.append(v * items[i])
+    return np.array(items)
 
 
 def printed(x: Any) -> Any:

@@ -109,10 +109,10 @@ CONSTANT = np.array([1.0, 2.0])
 
 def test_plain_arrays_are_captures_with_what_they_held():
     r = run(lambda x: x * CONSTANT + np.sin(CONSTANT), np.ones(2))
-    ((symbol, array, held),) = r.recording.captures
+    ((symbol, array, content),) = r.recording.captures
     assert array is CONSTANT
-    assert held is not CONSTANT
-    np.testing.assert_array_equal(held, CONSTANT)
+    assert content is not CONSTANT
+    np.testing.assert_array_equal(content, CONSTANT)
     assert symbol.shape == (2,)
     # What is computed of plain arrays alone is recorded too.
     assert names(r) == ["multiply", "sin", "add"]
@@ -128,7 +128,7 @@ def test_a_plain_array_that_changes_meanwhile_is_captured_again():
 
     r = run(f, np.ones(2))
     assert r.leaves == [6.0]
-    assert [held[0] for _, _, held in r.recording.captures] == [0.0, 1.0, 2.0]
+    assert [content[0] for _, _, content in r.recording.captures] == [0.0, 1.0, 2.0]
 
 
 BUFFER = np.zeros(2)

@@ -60,9 +60,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     real = shutil.which("gcc") or shutil.which("cc")
     if real is None or "serial" not in adarray.backends():
         pytest.skip("no C compiler here")
-    made = Fake(tmp_path, real)
-    made.set()
-    monkeypatch.setenv("ADARRAY_CC", str(made.path))
+    result = Fake(tmp_path, real)
+    result.set()
+    monkeypatch.setenv("ADARRAY_CC", str(result.path))
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(compiler, "_known", {})
     monkeypatch.setattr(compiler, "_hung", set())
@@ -70,8 +70,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     monkeypatch.setattr(build, "ANSWERED", 0.05)
     monkeypatch.setattr(telling, "SILENT", 0.2)
     with adarray.use("serial"):
-        yield made
-    made.go.touch()  # lets threads of the test end
+        yield result
+    result.go.touch()  # lets threads of the test end
     for thread in threading.enumerate():
         if thread.name == "adarray compiles":
             thread.join(30)
@@ -124,12 +124,12 @@ def test_a_call_takes_what_was_compiled_meanwhile(fake: Fake) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_everything_that_calls_can_do(fake: Fake) -> None:
-    held = np.zeros(7)
+    log = np.zeros(7)
 
     def written(x: Any) -> Any:
         x[::2] *= 2.0
-        held[1:3] += x[:2]
-        return x[:3], np.sum(held)
+        log[1:3] += x[:2]
+        return x[:3], np.sum(log)
 
     def branches(x: Any) -> Any:
         return np.sin(x) if np.sum(x) > 5.0 else np.exp(x) / (1 + x)
@@ -141,15 +141,15 @@ def test_everything_that_calls_can_do(fake: Fake) -> None:
             fake.go.touch()
             h.explain(X), g.explain(X), g.explain(X / 9)
         a, b = X.copy(), X.copy()
-        before = held.copy()
-        (got, total), held[:] = f(a), held
-        after = held.copy()
-        held[:] = before
+        before = log.copy()
+        (got, total), log[:] = f(a), log
+        after = log.copy()
+        log[:] = before
         wanted, wanted_total = written(b)
         np.testing.assert_allclose(got, wanted)
         np.testing.assert_allclose(total, wanted_total)
         np.testing.assert_allclose(a, b)
-        np.testing.assert_allclose(after, held)
+        np.testing.assert_allclose(after, log)
         for x in (X, X / 9):
             np.testing.assert_allclose(g(x), branches(x), rtol=1e-14)
         np.testing.assert_allclose(h(X), X / np.cosh(X) ** 2 + np.tanh(X), rtol=1e-13)

@@ -99,9 +99,9 @@ def picked(x: Any, rows: Any, columns: Any) -> Any:
 
 
 def added(x: Any, rows: Any, columns: Any) -> Any:
-    made = np.zeros(x.shape)
-    np.add.at(made, (rows, columns), x[rows, columns])
-    return made
+    array = np.zeros(x.shape)
+    np.add.at(array, (rows, columns), x[rows, columns])
+    return array
 
 
 def halved(x: Any, rows: Any, columns: Any) -> Any:
@@ -111,8 +111,8 @@ def halved(x: Any, rows: Any, columns: Any) -> Any:
 def kept_bytes() -> int:
     """Return the memory of arrays that are there, among those made since tracing began."""
     of_arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
-    found = tracemalloc.take_snapshot().filter_traces([of_arrays])
-    return sum(t.size for t in found.traces)
+    snapshot = tracemalloc.take_snapshot().filter_traces([of_arrays])
+    return sum(t.size for t in snapshot.traces)
 
 
 PROGRAMS: dict[str, Callable[..., Any]] = {"picked": picked, "added": added, "halved": halved}
@@ -140,11 +140,11 @@ def test_recording_hashes_and_keeps_nothing_of_the_size_of_arrays(
     try:
         for _ in range(2):
             np.testing.assert_allclose(jf(x, rows, columns), expected)
-        kept = kept_bytes()
+        size = kept_bytes()
     finally:
         tracemalloc.stop()
     assert max(hashed, default=0) < x.nbytes / 100
-    assert kept < x.nbytes / 2
+    assert size < x.nbytes / 2
     np.testing.assert_allclose(jf(x, rows, columns), expected)
     assert jf.cache_info().eager == 0
     assert jf.cache_info().compiled == 1
@@ -161,10 +161,10 @@ def test_other_constants_are_kept_once() -> None:
     try:
         for _ in range(2):
             np.testing.assert_allclose(jf(x), f(x))
-        kept = kept_bytes()
+        size = kept_bytes()
     finally:
         tracemalloc.stop()
-    assert kept < 2.5 * x.nbytes  # the array, that of the last path, and what is small
+    assert size < 2.5 * x.nbytes  # the array, that of the last path, and what is small
     for _ in range(2):
         np.testing.assert_allclose(jf(x), f(x))
     assert jf.cache_info().eager == 0
@@ -199,10 +199,10 @@ def test_constants_that_differ_from_run_to_run_are_noticed(uniform: bool) -> Non
 
     class Source:
         def __call__(self) -> Any:
-            made = np.full(LARGE, float(next(numbers)))
+            array = np.full(LARGE, float(next(numbers)))
             if not uniform:
-                made[LARGE // 2] = -1.0
-            return made
+                array[LARGE // 2] = -1.0
+            return array
 
     source = Source()
 
@@ -222,6 +222,6 @@ def test_results_that_are_constants_are_fresh() -> None:
     jf = adarray.jit(lambda x: (np.zeros(LARGE), adarray.grad(lambda a, b: np.sum(a), 1)(x, x)))
     x = np.ones(LARGE)
     for _ in range(4):
-        for made in jf(x):
-            np.testing.assert_array_equal(made, 0.0)
-            made[:] = 9.0
+        for result in jf(x):
+            np.testing.assert_array_equal(result, 0.0)
+            result[:] = 9.0

@@ -110,8 +110,8 @@ def test_memory_is_shared_as_in_plain_code(number: int, backend: str) -> None:
                     W[:] = np.arange(4.0)
                     args = make()
                     result = function(*args)
-                    found = pattern(result, args, W, Held.v)
-                    runs.append((found, [np.array(x) for x in flatten((result, args, W))[0]]))
+                    links = pattern(result, args, W, Held.v)
+                    runs.append((links, [np.array(x) for x in flatten((result, args, W))[0]]))
                 (shared, expected), (shared_too, got) = runs
                 assert shared_too == shared, name
                 for a, b in zip(got, expected, strict=True):

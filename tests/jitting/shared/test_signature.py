@@ -112,11 +112,11 @@ def test_axes_of_length_one_share() -> None:
 
 def test_the_matcher_is_the_key() -> None:
     calls = [(x, y) for x in ARRAYS for y in (2.0, np.float32(1.0), A, 1j)]
-    for given in calls:
-        fits = Matcher(given).fits
+    for value in calls:
+        fits = Matcher(value).fits
         for other in calls:
-            assert fits(other) == (fast_key(other) == fast_key(given))
-        assert not fits(given[:1])
+            assert fits(other) == (fast_key(other) == fast_key(value))
+        assert not fits(value[:1])
 
 
 def test_the_matcher_looks_into_nests() -> None:
@@ -127,14 +127,14 @@ def test_the_matcher_looks_into_nests() -> None:
         ({"w": [A, 2.0], "b": {"x": b}},), ({"w": [A, 2.0], "b": {"y": b}},),
         (Point(A, b),), (Pair(A, b),), (Point(A, [b]),), ([Point(A, 2.0)],),
     ]  # fmt: skip
-    for given in calls:
-        made = Matcher(given)
+    for value in calls:
+        result = Matcher(value)
         for other in calls:
-            same = fast_key(other) == fast_key(given)
-            assert made.fits(other) == same
-            assert same == (other is given)
-        leaves = list(given) if made.leaves is None else made.leaves(given)
-        expected = flatten((given, {}))[0]
+            same = fast_key(other) == fast_key(value)
+            assert result.fits(other) == same
+            assert same == (other is value)
+        leaves = list(value) if result.leaves is None else result.leaves(value)
+        expected = flatten((value, {}))[0]
         assert len(leaves) == len(expected)
         assert all(x is y for x, y in zip(leaves, expected, strict=True))
     for other in ((2,), ([A, "text"],), ({1: A},), ([A, None],), (Point(A, None),), (Noted(A, A),)):
@@ -153,8 +153,8 @@ def test_nests_run_compiled_code() -> None:
             np.testing.assert_allclose(u, v)
         assert list(got[1]) == ["sum"]
     assert jg._recent.leaves is not None
-    turned = {"b": np.arange(3.0), "w": [np.eye(3), np.eye(3)]}
-    np.testing.assert_allclose(jg(turned, np.ones(3))[0][0], np.arange(3.0) + 1)
+    nest = {"b": np.arange(3.0), "w": [np.eye(3), np.eye(3)]}
+    np.testing.assert_allclose(jg(nest, np.ones(3))[0][0], np.arange(3.0) + 1)
 
 
 def test_structures() -> None:
@@ -298,7 +298,7 @@ class Unhashable:
 
 
 @pytest.mark.parametrize(
-    ("made", "changed", "f"),
+    ("make", "changed", "f"),
     [
         (lambda: memoryview(np.ones(3)), lambda m: m.__setitem__(0, 5.0),
          lambda x, m: x * np.asarray(m)),
@@ -308,9 +308,9 @@ class Unhashable:
     ],
     ids=["memoryview", "void", "unhashable"],
 )  # fmt: skip
-def test_arguments_that_change_and_have_no_hash(made: Any, changed: Any, f: Any) -> None:
-    jf, given, x = adarray.jit(f), made(), np.arange(3.0)
+def test_arguments_that_change_and_have_no_hash(make: Any, changed: Any, f: Any) -> None:
+    jf, transformed, x = adarray.jit(f), make(), np.arange(3.0)
     for _ in range(4):
-        np.testing.assert_array_equal(jf(x, given), f(x, given))
-    changed(given)
-    np.testing.assert_array_equal(jf(x, given), f(x, given))
+        np.testing.assert_array_equal(jf(x, transformed), f(x, transformed))
+    changed(transformed)
+    np.testing.assert_array_equal(jf(x, transformed), f(x, transformed))

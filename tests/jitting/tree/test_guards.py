@@ -380,8 +380,8 @@ def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones(3)
     for _ in range(3):
         jf(x)
-    made = TreeLeaf.finish
-    monkeypatch.setattr(TreeLeaf, "finish", lambda *given: made(*given) + 1e-6)
+    result = TreeLeaf.finish
+    monkeypatch.setattr(TreeLeaf, "finish", lambda *given: result(*given) + 1e-6)
     with pytest.raises(CheckError, match="result 0"):
         jf(x)
 

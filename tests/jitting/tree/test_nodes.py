@@ -279,21 +279,21 @@ def test_operands_are_written_after_the_call() -> None:
 
 @pytest.mark.parametrize("n", [4, 100_000])  # copied when it is saved, and not
 def test_a_captured_adarray_is_written_after_the_call(n: int) -> None:
-    held = adarray.array(np.full(n, 2.0))
-    f = adarray.jit(lambda x: np.sum(np.sin(x) * held * held))
+    array = adarray.array(np.full(n, 2.0))
+    f = adarray.jit(lambda x: np.sum(np.sin(x) * array * array))
     x = np.ones(n)
     writes = (
-        lambda: held.__iadd__(1.0),
-        lambda: held.__setitem__(0, 7.0),
-        lambda: adarray.jit(lambda y: np.add(y, 1.0, out=y))(held),
+        lambda: array.__iadd__(1.0),
+        lambda: array.__setitem__(0, 7.0),
+        lambda: adarray.jit(lambda y: np.add(y, 1.0, out=y))(array),
     )
     for _ in range(3):  # recorded, and compiled
         for write in writes:
-            before = held.numpy().copy()
+            before = array.numpy().copy()
             _, pull = adarray.vjp(f, x)
             write()
             np.testing.assert_allclose(pull(1.0)[0], np.cos(x) * before**2, rtol=1e-13)
-            assert not np.array_equal(held.numpy(), before)
+            assert not np.array_equal(array.numpy(), before)
 
 
 def test_complex_results() -> None:

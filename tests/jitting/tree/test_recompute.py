@@ -64,13 +64,13 @@ def test_results_have_the_same_bits(
     with adarray.use(backend):
         got, nodes = run(f, args)
         monkeypatch.setattr(tree, "recomputed", lambda _part, _path: [])
-        expected, kept = run(f, args)
+        expected, memory = run(f, args)
     for a, b in zip(leaves(got), leaves(expected), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(leaves(got), leaves(f(*args)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11)
-    assert len(nodes) == len(kept) > 1
-    reads, before = len(nodes[-1].sources), len(kept[-1].sources)
+    assert len(nodes) == len(memory) > 1
+    reads, before = len(nodes[-1].sources), len(memory[-1].sources)
     assert (reads, before) == {"kepler": (3, 29), "halved": (1, 1), "expensive": (1, 1)}[name]
 
 
