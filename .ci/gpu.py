@@ -33,7 +33,7 @@ SWEEP_S = 80.0  # of measuring: pictures and imports come on top
 WAVE_S = 40.0
 GRACE_S = 6.0  # to write what was measured, for a step that is cut
 SHARES = 12  # processes that run kernels side by side
-FOUND = 9  # exit status of compute-sanitizer where it has found an error
+ERRORS_FOUND = 9  # exit status of compute-sanitizer where it has found an error
 
 
 class Job(NamedTuple):
@@ -93,7 +93,7 @@ def sanitised(options: argparse.Namespace) -> list[Job]:
     if tool is None:
         text = "compute-sanitizer is not on PATH; install the CUDA toolkit, or leave sanitise out"
         return [Job("sanitise", python("-c", f"raise SystemExit({text!r})"), options.limit)]
-    head = [tool, "--error-exitcode", str(FOUND), "--print-limit", "20"]
+    head = [tool, "--error-exitcode", str(ERRORS_FOUND), "--print-limit", "20"]
     return [
         Job(f"{name}-{i}", [*head, "--tool", name, *command], options.limit)
         for name in TOOLS

@@ -26,8 +26,8 @@ def read(name: str) -> list[dict[str, str]]:
 
 def newest(library: str) -> str:
     """Return the name of the table of the newest version of a library."""
-    found = [p.stem for p in FOLDER.glob(f"{library}-*.tsv")]
-    return max(found, key=lambda s: tuple(map(int, s.rpartition("-")[2].split("."))))
+    versions = [p.stem for p in FOLDER.glob(f"{library}-*.tsv")]
+    return max(versions, key=lambda s: tuple(map(int, s.rpartition("-")[2].split("."))))
 
 
 def described(row: dict[str, str], status: str = "status") -> str:

@@ -78,9 +78,9 @@ def table(header: tuple[str, ...], rows: Iterator[tuple[Any, ...]], widths: list
     head += _row(header)
     body += [_row(cells) for cells in rows]
     group += [head, body]
-    made = nodes.table(classes=["optable"])
-    made += group
-    return made
+    table = nodes.table(classes=["optable"])
+    table += group
+    return table
 
 
 def _row(cells: tuple[Any, ...]) -> nodes.row:

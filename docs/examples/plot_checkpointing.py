@@ -38,13 +38,13 @@ def measured(**how):
     """Return the gradient, its memory in units of a state, and its time in seconds."""
     gradient = adarray.grad(lambda speed: record(speed, **how))
     start = time.perf_counter()
-    found = gradient(SPEED)
+    value = gradient(SPEED)
     seconds = time.perf_counter() - start
     tracemalloc.start()
     gradient(SPEED)
-    held = tracemalloc.get_traced_memory()[1] / (2 * START.nbytes)
+    memory = tracemalloc.get_traced_memory()[1] / (2 * START.nbytes)
     tracemalloc.stop()
-    return found, held, seconds
+    return value, memory, seconds
 
 
 # %%
@@ -68,10 +68,10 @@ for runs in studies.values():
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8))
 for (name, runs), mark in zip(studies.items(), "os^d", strict=True):
     x = numbers[: len(runs)] if "disk" not in name else numbers[1:3]
-    left.loglog(x, [held for _, held, _ in runs], mark + "-", label=name)
-    right.loglog([held for _, held, _ in runs], [1e3 * s for _, _, s in runs], mark, label=name)
-left.set(xlabel="snapshots", ylabel="memory of the gradient, in states", title="What is held")
-right.set(xlabel="memory of the gradient, in states", ylabel="time, ms", title="What it costs")
+    left.loglog(x, [memory for _, memory, _ in runs], mark + "-", label=name)
+    right.loglog([memory for _, memory, _ in runs], [1e3 * s for _, _, s in runs], mark, label=name)
+left.set(xlabel="snapshots", ylabel="memory of the gradient, in states", title="Memory")
+right.set(xlabel="memory of the gradient, in states", ylabel="time, ms", title="Time")
 left.legend(fontsize=8, loc="upper left")
 figure.tight_layout()
 plt.show()

@@ -35,15 +35,15 @@ for _ in range(600):
         velocity[k] = 0.9 * velocity[k] - 2.0 * g[k]
         p[k] = p[k] + velocity[k]
 
-found = p["left"] @ p["right"]
-error = np.sqrt(np.mean((found - truth)[~known] ** 2))
+estimate = p["left"] @ p["right"]
+error = np.sqrt(np.mean((estimate - truth)[~known] ** 2))
 print(f"error of unknown entries: {error:.3f}, their standard deviation: {truth.std():.2f}")
 
 # %%
 # Two thirds of the entries were unknown; they are predicted nearly as well as the known ones.
 
 fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
-for ax, a, title in zip(axes, (data, found, truth), ("known", "found", "truth"), strict=True):
+for ax, a, title in zip(axes, (data, estimate, truth), ("known", "found", "truth"), strict=True):
     ax.imshow(a, cmap="coolwarm", vmin=-4, vmax=4)
     ax.set_title(title)
     ax.axis("off")

@@ -1,12 +1,12 @@
 /* How many threads a call gets, given how the last ones fared.
  *
- * A thread pool is as fast as its slowest thread. Where other programs compete for the processors,
- * a thread may wait for one while the caller spins for it, up to some 10 milliseconds with
- * GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So each calling thread keeps an
- * account of what its thread pool gains and loses. Once the losses are larger, calls run alone for 10
- * times as long as the last one lost: the loss stays near a tenth. A single late thread, as
- * after a pause or where a virtual machine halts a processor, costs no more than itself.
- * Results do not depend on the number of threads.
+ * A thread pool is as fast as its slowest thread. Where other programs compete for the
+ * processors, a thread may wait for one while the caller spins for it, up to some 10
+ * milliseconds with GNU's OpenMP: a training step of 2 ms took 50 to 80 then. So each calling
+ * thread keeps an account of what its thread pool gains and loses. Once the losses are larger,
+ * calls run alone for 10 times as long as the last one lost: the loss stays near a tenth. A
+ * single late thread, as after a pause or where a virtual machine halts a processor, costs no
+ * more than itself. Results do not depend on the number of threads.
  */
 #ifndef ADARRAY_THREAD_POOL_H
 #define ADARRAY_THREAD_POOL_H

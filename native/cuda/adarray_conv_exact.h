@@ -166,15 +166,15 @@ weigh(const E *__restrict__ x, const E *__restrict__ g, T *__restrict__ y,
       const Job *__restrict__ job)
 {
     /* In shared memory, for registers are short: 64 sums and the operands of 16 or 32. */
-    __shared__ Job near;
+    __shared__ Job shared_job;
     if (threadIdx.x < sizeof(Job) / 8)
-        ((i64 *)&near)[threadIdx.x] = ((const i64 *)job)[threadIdx.x];
+        ((i64 *)&shared_job)[threadIdx.x] = ((const i64 *)job)[threadIdx.x];
     __syncthreads();
-    const Places &p = near.p;
-    const Images &im = near.im;
-    const Result &from = near.to;
-    const Sums &s = near.s;
-    const int elements = near.elements;
+    const Places &p = shared_job.p;
+    const Images &im = shared_job.im;
+    const Result &from = shared_job.to;
+    const Sums &s = shared_job.s;
+    const int elements = shared_job.elements;
     const int2 *__restrict__ const tab = (const int2 *)(job + 1);
     SHARED_MEMORY(memory);
     __shared__ int2 spots[PLACES];

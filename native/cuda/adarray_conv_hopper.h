@@ -237,7 +237,7 @@ gather(const u32 *__restrict__ x, const u32 *__restrict__ w, float *__restrict__
 #define LONG (32 * PER)            /* places in a tile: rows of cotangents have 128 bytes, too */
 #define WORDS_A (PLACES / PER)     /* of the windows' elements of a place */
 /* Numbers of 16 bits are multiplied as they lie: two blocks of places with 128 bytes each. Tensor
- * Cores turn no others, so that those come in registers. */
+ * Cores transpose no others, so that those come in registers. */
 #if KIND == 2
 #define TILE_A (LONG * (WORDS_A + 8)) /* places lie in other banks */
 #else
@@ -386,7 +386,7 @@ weigh(const u32 *__restrict__ x, const u32 *__restrict__ g, float *__restrict__ 
         }
 }
 
-/* Add the sums of `parts` blocks, in order, and turn it into weights: blocks take 32 channels of
+/* Add the sums of `parts` blocks, in order, and make weights of them: blocks take 32 channels of
  * the result and 32 elements of weights, [channel][element of a window]. */
 extern "C" __global__ void __launch_bounds__(THREADS)
 settled(const float *__restrict__ from, float *__restrict__ to, const Job *__restrict__ job,

@@ -62,11 +62,11 @@ packed(const float *__restrict__ x, u32 *__restrict__ to, i64 planes, i64 plane,
         for (int e = threadIdx.x; e < ROW * fours; e += THREADS) {
             const int row = e / near, p = row % ROW, k = (row / ROW * near + e - row * near) * 4;
             if (first + p >= plane) continue;
-            u32 packed[4];
+            u32 quad[4];
             #pragma unroll
             for (int j = 0; j < 4; j++)
-                packed[j] = word_of(tile[(k + j) * PER][p], tile[(k + j) * PER + PER - 1][p]);
-            store16(into + p * words + k, packed);
+                quad[j] = word_of(tile[(k + j) * PER][p], tile[(k + j) * PER + PER - 1][p]);
+            store16(into + p * words + k, quad);
         }
         __syncthreads();
     }

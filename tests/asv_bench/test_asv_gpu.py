@@ -224,8 +224,8 @@ def test_engines_take_turns_and_wrong_results_are_not_timed(
     assert part["torch.compile"]["error"] == "ValueError: does not compile"
     assert "computed 2, the reference 1" in part["torch.compile, whole"]["error"]
     assert "torch.compile, NumPy text" not in part  # it has no text of its own
-    turns = log.read_text().split("\n")[:6]
-    assert all(set(turns[i : i + 2]) == {"torch", "adarray jit"} for i in (0, 2, 4))
+    order = log.read_text().split("\n")[:6]
+    assert all(set(order[i : i + 2]) == {"torch", "adarray jit"} for i in (0, 2, 4))
     assert targets.ratio(part, "adarray jit", "torch") == pytest.approx(2.0)
 
 

@@ -282,10 +282,10 @@ def test_a_cache_that_is_removed_while_it_is_used_is_made_again(
     compiled = kernels.compile_units
     count = iter([True])
 
-    def interfered(*given: Any) -> None:
+    def interfered(*args: Any) -> None:
         if next(count, False):
             shutil.rmtree(named)
-        compiled(*given)
+        compiled(*args)
 
     monkeypatch.setattr(kernels, "compile_units", interfered)
     _compile(engine)

@@ -172,7 +172,7 @@ def _in_place(run: Any, plan: Any, arrays: Any) -> Any:
 
 def _same_memory(run: Any, plan: Any, arrays: Any) -> Any:
     result = run(plan, arrays)
-    for old, new in zip(KEPT.setdefault(plan, result), result, strict=True):
+    for old, new in zip(RESULTS.setdefault(plan, result), result, strict=True):
         if np.ndim(new):
             old[...] = new  # into what an earlier run has returned
     return result
@@ -189,7 +189,7 @@ def _deaf(run: Any, plan: Any, arrays: Any) -> Any:
     return run(plan, arrays)
 
 
-KEPT: dict[InterpretedPlan, Any] = {}
+RESULTS: dict[InterpretedPlan, Any] = {}
 SPOILT = {
     "value": (_off, "gradients", r"^jit of _smooth: got .*, expected "),
     "dtype": (_wrong_dtype, "gradients", "got shape .* and dtype float64, expected .* float32"),

@@ -151,8 +151,8 @@ def test_an_interrupt_stops_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_p
     begun: list[Any] = []
     start, wait = compiler.start_unit, subprocess.Popen.wait
 
-    def noted(*given: Any) -> Any:
-        begun.append(start(*given))
+    def noted(*args: Any) -> Any:
+        begun.append(start(*args))
         return begun[-1]
 
     def interrupted(process: Any, timeout: float | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plans
 import pytest
-from plans import buffer, look
+from plans import buffer, whole
 
 import adarray
 from adarray.compiler.ir.plan import KernelStep, Operand
@@ -53,7 +53,7 @@ def test_numbers_for_arrays_without_axes(engine: Any, number: Any) -> None:
 def test_numbers_of_any_dtype(engine: Any, dtype: str) -> None:
     value = {"U3": "ab", "bool": True, "complex128": 1 - 2j}.get(dtype, 3)
     b = buffer("input", 1, 0, dtype)
-    run = engine.executable(plans.plan([], [b], [look(b, ())]))
+    run = engine.executable(plans.plan([], [b], [whole(b, ())]))
     for argument in (value, np.dtype(dtype).type(value), np.array(value, dtype)):
         (result,) = run([argument])
         assert result == value
@@ -84,7 +84,7 @@ def test_several_steps_and_temporaries(engine: Any) -> None:
         KernelStep(plans.scaled(), (middle, s, out, total), (n,), (), 0.0),
     ]
     new_plan = plans.plan(
-        steps, [a, s, middle, first, out, total], [look(out), look(first, ()), look(total, ())]
+        steps, [a, s, middle, first, out, total], [whole(out), whole(first, ()), whole(total, ())]
     )
     run = engine.executable(new_plan)
     x = np.linspace(-2, 0, n)
@@ -109,8 +109,9 @@ def test_results_that_share_memory_are_copied(engine: Any) -> None:
     const = buffer("const", 4, 0)
     step = KernelStep(plans.scaled(), (a, s, out, total), (n,), (), 0.0)
     outputs = [
-        look(out), look(out), look(out, (3, 4)), look(a), look(const), Operand(out, 2, (5,), (2,)),
-        Operand(a, 11, (12,), (-1,)), Operand(out, 3, (), ()), look(s, ()), look(s, (1, 1)),
+        whole(out), whole(out), whole(out, (3, 4)), whole(a), whole(const),
+        Operand(out, 2, (5,), (2,)), Operand(a, 11, (12,), (-1,)), Operand(out, 3, (), ()),
+        whole(s, ()), whole(s, (1, 1)),
         Operand(out, 0, (2, 0), (1, 1)), Operand(total, 0, (2, 3), (0, 0)),
     ]  # fmt: skip
     new_plan = plans.plan([step], [a, s, out, total, const], outputs, [np.arange(4.0)])
@@ -150,7 +151,7 @@ def test_results_in_another_order_need_no_copy(engine: Any) -> None:
 
 def test_a_plan_of_no_steps(engine: Any) -> None:
     a = buffer("input", 4, 1, np.int32)
-    run = engine.executable(plans.plan([], [a], [look(a, (2, 2))]))
+    run = engine.executable(plans.plan([], [a], [whole(a, (2, 2))]))
     x = np.arange(4, dtype=np.int32).reshape(2, 2)
     (y,) = run([None, x])
     np.testing.assert_array_equal(x, y)
@@ -163,7 +164,7 @@ def test_a_plan_of_no_steps(engine: Any) -> None:
 def test_python_objects_are_refused(engine: Any) -> None:
     a = buffer("input", 4, 0, object)
     with pytest.raises(BackendError, match="holds Python objects"):
-        engine.executable(plans.plan([], [a], [look(a)]))
+        engine.executable(plans.plan([], [a], [whole(a)]))
 
 
 # -- failures and flags --------------------------------------------------------------------
@@ -172,7 +173,7 @@ def test_python_objects_are_refused(engine: Any) -> None:
 def _refusing_plan(n: int, work: float = 0.0) -> Any:
     a, out = buffer("input", n, 0), buffer("output", n, 0)
     step = KernelStep(plans.refusing(), (a, out), (n,), (), work)
-    return plans.plan([step], [a, out], [look(out)])
+    return plans.plan([step], [a, out], [whole(out)])
 
 
 @pytest.mark.parametrize("n", [10, 100_000])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import plans
 import pytest
-from plans import buffer, look, operand
+from plans import buffer, operand, whole
 
 from adarray.compiler.ir.plan import MatmulStep
 from adarray.compiler.ir.primitives import Slot
@@ -15,13 +15,13 @@ from adarray.errors import ADArrayError
 
 
 def _dots(a: np.ndarray, b: np.ndarray, base_a: np.ndarray, base_b: np.ndarray) -> Any:
-    """Return a plan for ``a @ b`` of looks at two inputs."""
+    """Return a plan for ``a @ b`` of views of two inputs."""
     in_a = buffer("input", base_a.size, 0, a.dtype)
     in_b = buffer("input", base_b.size, 1, b.dtype)
     shape = np.matmul(a, b).shape
     out = buffer("output", int(np.prod(shape)), 0, a.dtype)
-    step = MatmulStep(operand(in_a, a, base_a), operand(in_b, b, base_b), look(out, shape), ())
-    return plans.plan([step], [in_a, in_b, out], [look(out, shape)])
+    step = MatmulStep(operand(in_a, a, base_a), operand(in_b, b, base_b), whole(out, shape), ())
+    return plans.plan([step], [in_a, in_b, out], [whole(out, shape)])
 
 
 # -- products ------------------------------------------------------------------------------
@@ -119,11 +119,11 @@ def test_operands_and_results_of_calls(engine: Any) -> None:
 
     step = plans.call_step(
         function, ((Slot(1), Slot(2)),), {"named": {"x": Slot(0)}},
-        (look(a), look(const), look(s, ())), (one, two),
+        (whole(a), whole(const), whole(s, ())), (one, two),
         results=(((3,), np.dtype(np.float32)), ((2, 3), np.dtype(np.float64))),
     )  # fmt: skip
     new_plan = plans.plan(
-        [step], [a, s, const, one, two], [look(one), look(two, (2, 3))], [np.ones(3, np.float32)]
+        [step], [a, s, const, one, two], [whole(one), whole(two, (2, 3))], [np.ones(3, np.float32)]
     )
     x = np.arange(6.0)
     y, z = engine.executable(new_plan)([x, 3])

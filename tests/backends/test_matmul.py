@@ -289,7 +289,7 @@ assert np.all(product() == 200)
 print(tasks() - before)
 """
     lines = run_code(code, OPENBLAS_NUM_THREADS="3").splitlines()
-    # The second thread of our own team, and nothing else; the environment is as it was.
+    # The second thread of our own thread pool, and nothing else; the environment is as it was.
     assert lines == ["0 3", "1"]
 
 

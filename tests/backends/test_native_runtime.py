@@ -179,7 +179,7 @@ def _in_child(results: Any) -> None:
 
 
 def test_fork_after_openmp() -> None:
-    """The child has none of the team's threads, and must not wait for them."""
+    """The child has none of the pool's threads, and must not wait for them."""
     _engine("openmp")
     expected = float(np.sum(_gradient("openmp", threads=2)))
     context = multiprocessing.get_context("fork")
@@ -198,13 +198,13 @@ def test_fork_after_openmp() -> None:
             child.join(10)
             if child.is_alive():
                 child.kill()
-    # The parent's team is made anew.
+    # The parent starts a new thread pool.
     assert float(np.sum(_gradient("openmp", threads=2))) == expected
 
 
 @pytest.mark.slow
 def test_clean_exits_after_openmp() -> None:
-    """Python ends while the team's threads are there; each child makes a team of its own."""
+    """Python ends while the pool's threads are there; each child starts a pool of its own."""
     _engine("openmp")
     code = (
         "import os, sys, numpy as np, adarray\n"

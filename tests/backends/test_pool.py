@@ -163,7 +163,7 @@ def test_gradients_do_not_change(library: Any) -> None:
             np.testing.assert_allclose(adarray.grad(f)(x), expected, rtol=1e-12, atol=1e-14)
 
 
-def _looks(x: Any) -> Any:
+def _views(x: Any) -> Any:
     y = np.exp(x)
     while np.sum(y) > 10.0:
         y = y * 0.5
@@ -180,7 +180,7 @@ def _capturing(w: np.ndarray) -> Any:
 
 CALLS = {
     "one segment": (lambda: adarray.jit(np.exp), lambda f, x: f(x)),
-    "looks": (lambda: adarray.jit(_looks), lambda f, x: f(x)),
+    "looks": (lambda: adarray.jit(_views), lambda f, x: f(x)),
     "captured": (lambda: _capturing(np.ones(N)), lambda f, x: f(x)),
     "nested": (lambda: adarray.jit(lambda d: np.exp(d["x"])), lambda f, x: f({"x": x})),
     "gradient": (lambda: adarray.jit(adarray.value_and_grad(_loss)), lambda f, x: f(x)),

@@ -30,7 +30,7 @@ CONTRACTS = frozenset({
 CHECKED = {("backend.py", "load"), ("backend.py", "completed"), ("backend.py", "__init__")}
 
 
-def _asked(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def _probes(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield function and line of each ``getattr`` and ``hasattr`` of what has a contract."""
     inside: dict[ast.AST, ast.AST] = {}
     for node in ast.walk(tree):
@@ -41,10 +41,10 @@ def _asked(tree: ast.AST) -> Iterator[tuple[str, int]]:
             continue
         if node.func.id not in ("getattr", "hasattr"):
             continue
-        questions = node.args[0]
-        if isinstance(questions, ast.Call) and questions.args:  # getattr(type(engine), ...)
-            questions = questions.args[0]
-        name = getattr(questions, "attr", getattr(questions, "id", "")).strip("_")
+        target = node.args[0]
+        if isinstance(target, ast.Call) and target.args:  # getattr(type(engine), ...)
+            target = target.args[0]
+        name = getattr(target, "attr", getattr(target, "id", "")).strip("_")
         if name in CONTRACTS or name.endswith(("_engine", "_backend")):
             around: Any = node
             while around in inside and not isinstance(around, ast.FunctionDef):
@@ -61,7 +61,7 @@ def _asked(tree: ast.AST) -> Iterator[tuple[str, int]]:
     ],
 )  # fmt: skip
 def test_a_question_is_found(text: str) -> None:
-    assert list(_asked(ast.parse(f"def f():\n    return {text}\n"))) == [("f", 2)]
+    assert list(_probes(ast.parse(f"def f():\n    return {text}\n"))) == [("f", 2)]
 
 
 def test_nobody_asks_whether_an_engine_has_something() -> None:
@@ -69,7 +69,7 @@ def test_nobody_asks_whether_an_engine_has_something() -> None:
         f"{path.relative_to(root.parent)}:{line} in {function}"
         for root in ROOTS
         for path in sorted(root.rglob("*.py"))
-        for function, line in _asked(ast.parse(path.read_text(encoding="utf-8")))
+        for function, line in _probes(ast.parse(path.read_text(encoding="utf-8")))
         if (path.name, function) not in CHECKED
     ]
     assert not questions, (

@@ -32,14 +32,14 @@ def test_numpy_looks_and_copies_where_it_does_with_the_original(exactly: bool) -
         if exactly and x.size:
             assert result.strides == x.strides
         for order in "CFAK":
-            for look in (
+            for view in (
                 lambda a, order=order: a.ravel(order),
                 lambda a, order=order: a.reshape(-1, order=order if order != "K" else "C"),
                 lambda a: a.reshape(a.shape[0], -1) if a.size else a[:],
                 lambda a: a.T.reshape(-1),
                 lambda a: a.swapaxes(0, -1).reshape(-1),
             ):
-                assert np.shares_memory(look(result), result) == np.shares_memory(look(x), x)
+                assert np.shares_memory(view(result), result) == np.shares_memory(view(x), x)
 
 
 def test_copies_are_small() -> None:

@@ -27,7 +27,7 @@ TABLE = FOLDER / f"numpy-{VERSION}.tsv"
 FIELDS = ("name", "status", "reverse", "forward", "namespace", "note")
 
 
-def found(name: str) -> dict[str, str]:
+def rows_of(name: str) -> dict[str, str]:
     """Return the row of one name: with plain NumPy, and in adarray.numpy where that differs."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def test_name_is_classified_and_the_table_is_true(
     name: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    row = found(name)
+    row = rows_of(name)
     assert not list(tmp_path.iterdir())
     assert row["status"] in {"differentiable", "constant", "no arrays", "type", "refused"}
     if row["status"] == "refused":
@@ -99,7 +99,7 @@ def write() -> None:
         writer = csv.DictWriter(file, FIELDS, delimiter="\t", lineterminator="\n")
         writer.writeheader()
         for name in sorted(names()):
-            writer.writerow(found(name))
+            writer.writerow(rows_of(name))
 
 
 if __name__ == "__main__":

@@ -361,7 +361,7 @@ def test_parameter(name: str, parameter: str) -> None:
             return
     if parameter in NEUTRAL or f"{name}.{parameter}" in WITHOUT_EFFECT:
         return
-    if _given(call, function, x, parameter):
+    if _passes(call, function, x, parameter):
         return
     raise AssertionError(
         f"{name}: no value is known that changes the result through {parameter} (tried {tried}); "
@@ -377,7 +377,7 @@ def _only(function: Any, x: Any) -> Any:
     return function(x)
 
 
-def _given(call: Callable[..., Any], function: Any, x: Any, parameter: str) -> bool:
+def _passes(call: Callable[..., Any], function: Any, x: Any, parameter: str) -> bool:
     """Whether the call itself gives the parameter."""
     try:
         call(with_argument(function, parameter, object()), x.copy())

@@ -47,7 +47,7 @@ def placed(gpu: FakeGpu, x: np.ndarray, offset: int = 0) -> FakeArray:
     return result.view(FakeArray)
 
 
-def made(gpu: FakeGpu, values: list[np.ndarray], **options: Any) -> Any:
+def operands(gpu: FakeGpu, values: list[np.ndarray], **options: Any) -> Any:
     return plans.CudaExecutable(plan(recorded(stepped, *values).program), gpu, **options)
 
 
@@ -62,7 +62,7 @@ def check(run: Any, args: list[Any]) -> None:
 def test_both_ways(gpu: FakeGpu, lt: bool, dtype: Any) -> None:
     gpu.lt = lt
     values = arrays(dtype)
-    run = made(gpu, values)
+    run = operands(gpu, values)
     references = []
     for _ in range(12):
         args = [placed(gpu, RNG.normal(size=x.shape).astype(dtype)) for x in values]
@@ -78,7 +78,7 @@ def test_both_ways(gpu: FakeGpu, lt: bool, dtype: Any) -> None:
 
 def test_unaligned_arrays_are_left_to_cublas(gpu: FakeGpu) -> None:
     values = arrays(np.float32)
-    run = made(gpu, values)
+    run = operands(gpu, values)
     for which in range(3):
         for _ in range(4):
             check(run, [placed(gpu, x, 4 * (i == which)) for i, x in enumerate(values)])
@@ -105,14 +105,14 @@ def test_a_result_in_the_memory_of_an_argument(gpu: FakeGpu, lt: bool, offset: i
 def test_a_product_that_python_computes_is_added(gpu: FakeGpu, monkeypatch: Any) -> None:
     monkeypatch.setattr(FakeGpu, "product", lambda *_: False)
     values = arrays()
-    run = made(gpu, values)
+    run = operands(gpu, values)
     check(run, [placed(gpu, x) for x in values])
     assert "multiply" in gpu.driver.names()
 
 
 def test_errors_name_the_step(gpu: FakeGpu) -> None:
     values = arrays()
-    run = made(gpu, values)
+    run = operands(gpu, values)
     gpu.driver.failing["product lt"] = 7
     with pytest.raises(BackendError, match=r"subtract.*cuBLAS's status 7"):
         run([placed(gpu, x) for x in values])

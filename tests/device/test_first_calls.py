@@ -176,15 +176,15 @@ def test_contents_show_what_was_written(device_backend: str, library: Any, name:
     base = RNG.normal(size=(4 * ROWS, COLUMNS))
     there = library.place(base)
     for x in (base, there):
-        look = FORMS[name](x)
-        before = Content(look)
-        assert before.same(look)
+        view = FORMS[name](x)
+        before = Content(view)
+        assert before.same(view)
         for change in (np.nextafter(base[-3, 6], np.inf), -base[-3, 6]):
             element = base[-3, 6]
             x[-3, 6] = change
-            assert not before.same(look)
+            assert not before.same(view)
             x[-3, 6] = element
-            assert before.same(look)
+            assert before.same(view)
         assert not before.same(FORMS[name](x[2:]))
 
 

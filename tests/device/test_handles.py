@@ -38,14 +38,14 @@ class Blas:
     """cuBLAS, which notes the stream and the workspace of each handle."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.created = 0
         self.streams: dict[int, int] = {}
         self.rooms: dict[int, int] = {}
         self.cast: Callable[[Any], int] = int
 
     def cublasCreate_v2(self, result: Any) -> int:  # noqa: N802  (cuBLAS's name)
-        self.made += 1
-        result[0] = types.SimpleNamespace(number=self.made)
+        self.created += 1
+        result[0] = types.SimpleNamespace(number=self.created)
         return 0
 
     def cublasSetStream_v2(self, handle: Any, stream: int) -> int:  # noqa: N802
@@ -85,7 +85,7 @@ class Standin:
         monkeypatch.setattr(self.module, "_ffi", ffi)
 
     def on(self, stream: int) -> Any:
-        """Return the handle of a stream, after a look at whether it is right."""
+        """Return the handle of a stream, after a check that it is right."""
         self.stream = stream
         handle = self.module.handle()
         assert self.blas.streams[handle.handle.number] == stream
@@ -104,7 +104,7 @@ def test_many_streams_have_few_handles(standin: Standin) -> None:
         standin.on(1000 + i)
         standin.on(0)  # in use all the time
     assert len(standin.module._handles) == most
-    assert standin.blas.made <= most + 2  # those of streams that are gone are taken again
+    assert standin.blas.created <= most + 2  # those of streams that are gone are taken again
     first = standin.on(0)
     for i in range(10 * most):
         standin.on(5000 + i)
@@ -127,7 +127,7 @@ def test_handles_that_somebody_has_stay_his(standin: Standin) -> None:
 
 
 def test_a_thread_owns_the_handle_that_it_uses(standin: Standin) -> None:
-    """Another thread takes no handle away between the look for it and the call of cuBLAS."""
+    """Another thread takes no handle away between the look-up and the call of cuBLAS."""
     number = standin.on(7).handle.number
     numbers = []
 

@@ -151,7 +151,7 @@ def test_numbers_as_arguments(device_backend: str) -> None:
             np.testing.assert_allclose(plain(jf(x, total, 1)[0]), f(Y, np.sum(Y), 1)[0])
 
 
-# -- looks at values ------------------------------------------------------------------------
+# -- host reads ----------------------------------------------------------------------------
 
 
 def test_a_value_that_python_looks_at_comes_back(device_backend: str, library: Any) -> None:
@@ -216,17 +216,17 @@ def test_an_index_out_of_range_in_arrays_of_the_library(
     jf, jg = adarray.jit(f), adarray.jit(lambda x, k: np.exp(x[k]))
     good, bad = (library.to_device(np.array(k)) for k in ([0, 4, -5], [0, 4, -6]))
 
-    def given() -> Any:
+    def indexed() -> Any:
         x = np.arange(5.0)
         return library.to_device(x) if both else x
 
     with adarray.use(device_backend):
         for _ in range(4):
-            np.testing.assert_array_equal(plain(jf(given(), good)), [0.0, 8.0, 0.0])
-        settled(jg, given(), good)
+            np.testing.assert_array_equal(plain(jf(indexed(), good)), [0.0, 8.0, 0.0])
+        settled(jg, indexed(), good)
         with pytest.raises(IndexError, match="index -6 is out of bounds for axis 0 with size 5"):
-            jg(given(), bad)
-        x = given()
+            jg(indexed(), bad)
+        x = indexed()
         actual = jf(x, bad)  # which catches the error
         assert type(actual) is library.kind or not both
         np.testing.assert_array_equal(plain(actual), [0.0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_gpu import FakeArray, FakeGpu
-from launched import SHAPES, check, made, moved, values
+from launched import SHAPES, check, executable, moved, values
 from random_recordings import random_recordings
 from recorded import recorded
 
@@ -46,7 +46,7 @@ def test_random_programs(tmp_path: Path) -> None:
 
 
 def test_one_kernel(gpu: FakeGpu) -> None:
-    r, run = made(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)])
+    r, run = executable(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)])
     x = [moved(a) for a in r.arrays]
     ways = []
     for _ in range(40):
@@ -56,7 +56,7 @@ def test_one_kernel(gpu: FakeGpu) -> None:
     assert ways[:2] == ["launch", "launch"]
     assert all(w.endswith("replay") for w in ways[2:])
     assert ways[-1] in ("replay", "set+replay")
-    _, run = made(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)], graphs=False)
+    _, run = executable(gpu, lambda x: np.exp(x) * 2 + 1, [RNG.normal(size=100)], graphs=False)
     gpu.driver.names()
     for _ in range(4):
         check(r, run, r.arrays)
@@ -75,7 +75,9 @@ def replayed(r: Any, run: Any, inputs: list[Any], driver: Any) -> list[str]:
 
 
 def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
-    r, run = made(gpu, lambda x, y: (np.exp(x) * y, np.sum(x * y)), [np.ones(300), np.ones(300)])
+    r, run = executable(
+        gpu, lambda x, y: (np.exp(x) * y, np.sum(x * y)), [np.ones(300), np.ones(300)]
+    )
     references = []
     for _ in range(40):
         inputs = [moved(RNG.normal(size=300)) for _ in range(2)]
@@ -91,7 +93,7 @@ def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
 
 
 def test_graphs_with_products_are_recorded_again(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     inputs = [moved(a) for a in r.arrays]
     references = []
     for k in range(14):
@@ -117,7 +119,7 @@ def test_an_input_of_products_that_moves_all_the_time_is_copied(gpu: FakeGpu, ga
             else RNG.normal(size=SHAPES[3])
         )
 
-    r, run = made(gpu, args=[*values()[:3], batch()])
+    r, run = executable(gpu, args=[*values()[:3], batch()])
     inputs = [moved(a) for a in r.arrays]
     references, copies = [], 0
     for k in range(60):
@@ -136,7 +138,7 @@ def test_an_input_of_products_that_moves_all_the_time_is_copied(gpu: FakeGpu, ga
 
 
 def test_addresses_that_come_again_have_graphs_of_their_own(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     sets = [[moved(a) for a in r.arrays] for _ in range(3)]
     expected = interpret(r.program, r.arrays)
     actual: Any = None
@@ -155,7 +157,7 @@ def test_addresses_that_come_again_have_graphs_of_their_own(gpu: FakeGpu) -> Non
 
 
 def test_graphs_are_not_made_without_end(gpu: FakeGpu) -> None:
-    _, run = made(gpu)
+    _, run = executable(gpu)
     many = [[moved(a) for a in values()] for _ in range(12)]
     for k in range(300):
         run(many[int(RNG.integers(12))] if k % 2 else many[k % 12])
@@ -166,7 +168,7 @@ def test_graphs_are_not_made_without_end(gpu: FakeGpu) -> None:
 
 def test_what_cannot_be_recorded_is_launched(gpu: FakeGpu) -> None:
     for name in ("begin", "end", "instantiate"):
-        r, run = made(gpu)
+        r, run = executable(gpu)
         inputs = [moved(a) for a in r.arrays]
         gpu.driver.failing[name] = 900
         for _ in range(5):
@@ -176,7 +178,7 @@ def test_what_cannot_be_recorded_is_launched(gpu: FakeGpu) -> None:
 
 
 def test_one_runner_at_a_time_records(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     inputs = [moved(a) for a in r.arrays]
     gpu.busy[0] = 1  # somebody else does
     for _ in range(5):
@@ -188,7 +190,7 @@ def test_one_runner_at_a_time_records(gpu: FakeGpu) -> None:
 
 
 def test_graphs_that_cannot_be_changed_are_made_anew(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     inputs = [moved(a) for a in r.arrays]
     for _ in range(6):
         run(inputs)
@@ -206,7 +208,7 @@ def test_graphs_that_cannot_be_changed_are_made_anew(gpu: FakeGpu) -> None:
 
 
 def test_threads_on_one_stream(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     expected = interpret(r.program, r.arrays)
     wrong: list[Any] = []
 
@@ -225,7 +227,7 @@ def test_threads_on_one_stream(gpu: FakeGpu) -> None:
 
 
 def test_numbers_stand_for_arrays(gpu: FakeGpu) -> None:
-    r, run = made(gpu, lambda x, k: x * k + 1, [RNG.normal(size=50), np.array(3.0)])
+    r, run = executable(gpu, lambda x, k: x * k + 1, [RNG.normal(size=50), np.array(3.0)])
     x = moved(r.arrays[0])
     for k in (2.5, np.float32(4), np.float64(-1), 7):
         np.testing.assert_allclose(run([x, k])[0], np.asarray(x) * float(k) + 1)
@@ -235,7 +237,7 @@ def test_numbers_stand_for_arrays(gpu: FakeGpu) -> None:
 
 
 def test_wrong_arrays_are_refused(gpu: FakeGpu) -> None:
-    r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+    r, run = executable(gpu, np.exp, [RNG.normal(size=50)])
     with pytest.raises(TypeError, match="input 0 is not the array of 50 elements of float64 on"):
         run([moved(np.zeros(49))])
     with pytest.raises(TypeError, match="input 0 is not the array of 50 elements of float64 on"):
@@ -249,7 +251,7 @@ def gathered(x: Any, k: Any) -> Any:
 
 def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
     args = [RNG.normal(size=9), np.array([1, 2, 8])]
-    r, run = made(gpu, gathered, args)
+    r, run = executable(gpu, gathered, args)
     check(r, run, r.arrays)
     assert gpu.driver.names()[-1] == "synchronize"
     x = moved(r.arrays[0])
@@ -257,7 +259,9 @@ def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
         run([x, moved(np.array([1, 2, 9]))])
     check(r, run, r.arrays)
     requests = []
-    _, other = made(gpu, gathered, args, rerun=lambda *given: requests.append(given) or ["again"])
+    _, other = executable(
+        gpu, gathered, args, rerun=lambda *args: requests.append(args) or ["again"]
+    )
     assert other([x, moved(np.array([1, 2, 9]))]) == ["again"]
     assert requests[0][1] == 0
     assert requests[0][2] != 0
@@ -265,7 +269,7 @@ def test_an_index_out_of_range_is_an_error_of_that_call(gpu: FakeGpu) -> None:
 
 
 def test_a_launch_that_fails_names_its_step(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     gpu.driver.failing["launch"] = 719
     with pytest.raises(BackendError) as caught:
         run([moved(a) for a in r.arrays])
@@ -282,7 +286,7 @@ def test_a_launch_that_fails_names_its_step(gpu: FakeGpu) -> None:
 
 def test_checks_find_the_step_that_faults(gpu: FakeGpu, monkeypatch: Any) -> None:
     monkeypatch.setenv("ADARRAY_CHECK", "1")
-    r, run = made(gpu)
+    r, run = executable(gpu)
     check(r, run, r.arrays)
     names = gpu.driver.names()
     assert names.count("synchronize") == len(run.plan.steps)
@@ -293,13 +297,13 @@ def test_checks_find_the_step_that_faults(gpu: FakeGpu, monkeypatch: Any) -> Non
 
 
 def test_a_thread_that_has_not_called_the_driver(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     gpu.driver.failing["launch" if run.encoder.kernels.get(0) else "product"] = (
         201 if run.encoder.kernels.get(0) else 13
     )
     if not run.encoder.kernels.get(0):
         gpu.driver.failing.clear()
-        r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+        r, run = executable(gpu, np.exp, [RNG.normal(size=50)])
         gpu.driver.failing["launch"] = 201
     check(r, run, r.arrays)
     assert "attach" in gpu.driver.names()
@@ -311,7 +315,7 @@ def test_steps_that_python_runs_split_the_graph(gpu: FakeGpu) -> None:
         k = np.sort(h, axis=None)
         return np.sum(np.tanh((k[:20].reshape(4, 5) @ w[:5]) * 2)), h + 1
 
-    r, run = made(gpu, f, [RNG.normal(size=(6, 7)), RNG.normal(size=(7, 9))])
+    r, run = executable(gpu, f, [RNG.normal(size=(6, 7)), RNG.normal(size=(7, 9))])
     assert len(run.segments) > 1
     for _ in range(3):
         check(r, run, r.arrays)
@@ -329,21 +333,23 @@ def test_donated_inputs_come_back(gpu: FakeGpu) -> None:
 
 
 def test_products_of_other_kinds_are_made_by_python(gpu: FakeGpu) -> None:
-    r, run = made(gpu, lambda a, b: np.exp(a @ b), [RNG.normal(size=(3, 4)), RNG.normal(size=4)])
+    r, run = executable(
+        gpu, lambda a, b: np.exp(a @ b), [RNG.normal(size=(3, 4)), RNG.normal(size=4)]
+    )
     check(r, run, r.arrays)
     a = RNG.normal(size=(2, 1, 3, 4))
-    r, run = made(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(5, 4, 6))])
+    r, run = executable(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(5, 4, 6))])
     check(r, run, r.arrays)
     assert "multiply" in gpu.driver.names()
     a = RNG.normal(size=(5, 30, 40))
-    r, run = made(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(40, 60))])
+    r, run = executable(gpu, lambda a, b: np.exp(a @ b), [a, RNG.normal(size=(40, 60))])
     check(r, run, r.arrays)
     assert "product" in gpu.driver.names()
 
 
 def test_arrays_of_another_gpu_are_refused(gpu: FakeGpu, monkeypatch: Any) -> None:
     monkeypatch.setattr(FakeGpu, "several", True)
-    r, run = made(gpu, np.exp, [RNG.normal(size=50)])
+    r, run = executable(gpu, np.exp, [RNG.normal(size=50)])
     check(r, run, r.arrays)
 
     class Elsewhere:
@@ -355,7 +361,7 @@ def test_arrays_of_another_gpu_are_refused(gpu: FakeGpu, monkeypatch: Any) -> No
 
 
 def test_operands_that_are_converted_before_a_product(gpu: FakeGpu) -> None:
-    r, run = made(gpu, precision="bf16")
+    r, run = executable(gpu, precision="bf16")
     inputs = [moved(a) for a in r.arrays]
     expected = interpret(r.program, r.arrays)
     for _ in range(5):
@@ -389,7 +395,7 @@ def test_numbers_where_inputs_must_be_aligned(
         return u
 
     monkeypatch.setattr(strips, "LARGE", 1)
-    r, run = made(gpu, heat, [RNG.normal(size=(40, 128)), kind(0.5)])
+    r, run = executable(gpu, heat, [RNG.normal(size=(40, 128)), kind(0.5)])
     assert {type(k.schedule) for k in run.encoder.kernels.values()} == {ColumnStrips}
     assert run.encoder.wants_aligned  # the number's slot is among them
     u = moved(r.arrays[0])

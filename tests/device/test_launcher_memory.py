@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_gpu import FakeGpu, FakeStream, Memory
-from launched import check, made, moved, values
+from launched import check, executable, moved, values
 
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
@@ -63,7 +63,7 @@ def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
     state = [RNG.normal(size=n) for n in (60, 61, 62, 63, 64)]
     expected = step(*state)
     gpu = Shuffling(tmp_path)
-    _, run = made(gpu, step, state)
+    _, run = executable(gpu, step, state)
     state = run([moved(x) for x in state])
     for got, want in zip(state, expected, strict=True):
         np.testing.assert_allclose(got, want)
@@ -80,18 +80,18 @@ def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
 
 def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: Path) -> None:
     gpu = Shuffling(tmp_path)
-    _, run = made(gpu, lambda x: (x + 1, np.sum(x), x * 2), [np.zeros(100)])
-    looks, wanted = [], []
+    _, run = executable(gpu, lambda x: (x + 1, np.sum(x), x * 2), [np.zeros(100)])
+    views, wanted = [], []
     for i in range(30):
         x = moved(np.full(100, float(i)))
         a, b, c = run([x])
         wanted.append(i)
-        looks.append((a[3:7], b, c[::2].T) if i % 3 else (a, b[...], c))
+        views.append((a[3:7], b, c[::2].T) if i % 3 else (a, b[...], c))
         if i % 2:  # others are free again
-            looks.pop()
+            views.pop()
             wanted.pop()
         del a, b, c
-        for k, (a, b, c) in zip(wanted, looks, strict=True):
+        for k, (a, b, c) in zip(wanted, views, strict=True):
             np.testing.assert_array_equal(a, k + 1)
             np.testing.assert_array_equal(b, 100 * k)
             np.testing.assert_array_equal(c, 2 * k)
@@ -104,7 +104,7 @@ def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: P
 
 
 def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
-    _, run = made(gpu)
+    _, run = executable(gpu)
     arrays = [moved(a) for a in values()]
     x = run.operands.begin(arrays)[0]
     gpu.now = FakeStream(4096)
@@ -121,7 +121,7 @@ def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
 
 
 def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     gpu.room = 1  # not enough for an instance
     with pytest.raises(DeviceMemoryError, match=r"needs [\d,]+ bytes for temporaries and [\d,]+"):
         run([moved(a) for a in r.arrays])
@@ -136,7 +136,7 @@ def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
 
 
 def test_memory_goes_with_the_executable(gpu: FakeGpu) -> None:
-    r, run = made(gpu)
+    r, run = executable(gpu)
     for _ in range(4):
         run([moved(a) for a in r.arrays])
     reference = weakref.ref(run)

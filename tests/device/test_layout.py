@@ -25,7 +25,7 @@ def array(rng: np.random.Generator) -> np.ndarray:
     return x.transpose(np.argsort(order))
 
 
-def looks(x: np.ndarray) -> list[bool]:
+def are_views(x: np.ndarray) -> list[bool]:
     """Return where NumPy looks at an array, and does not copy it."""
     shapes = [(-1,), (1, -1), (2, -1), (-1, 2)] if x.size % 2 == 0 else [(-1,), (1, -1)]
     views = [x.ravel(order) for order in ("C", "F", "A", "K")]
@@ -41,7 +41,7 @@ def test_memory_in_one_piece_holds_an_array_of_the_same_kind() -> None:
         memory = np.zeros(layout.shape)
         result = memory[layout.parts].transpose(layout.axes)
         result[...] = x
-        assert looks(result) == looks(x), (x.shape, x.strides, result.strides)
+        assert are_views(result) == are_views(x), (x.shape, x.strides, result.strides)
         assert [s < 0 for s in result.strides] == [s < 0 for s in x.strides]
 
 
@@ -59,7 +59,7 @@ def test_what_is_sent_or_copied_lies_as_it_did(library: Library) -> None:
             first = -sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True) if s < 0)
             reach = sum((n - 1) * abs(s) for n, s in zip(x.shape, strides, strict=True))
             like = np.ndarray(x.shape, x.dtype, bytearray(reach + x.itemsize), first, strides)
-            assert looks(like) == looks(x), (x.shape, x.strides, strides)
+            assert are_views(like) == are_views(x), (x.shape, x.strides, strides)
 
 
 def test_results_lie_as_those_of_numpy_do(library: Library) -> None:

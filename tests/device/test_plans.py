@@ -256,18 +256,18 @@ def test_memory_of_results_that_somebody_looks_at_is_not_taken_again() -> None:
 
     r = recorded(lambda x: (x + 1, np.sum(x), x * 2), np.zeros(100))
     run = executable(plan(r.program))
-    looks, places = [], set()
+    views, places = [], set()
     for i in range(40):
         a, b, c = run([cupy.full(100, float(i))])
         places.add(a.data.ptr)
         if i % 4 == 0:
-            looks.append((i, a[3:7], cupy.from_dlpack(b), c[::2].reshape(5, 10).T))
+            views.append((i, a[3:7], cupy.from_dlpack(b), c[::2].reshape(5, 10).T))
         del a, b, c
-    for i, a, b, c in looks:
+    for i, a, b, c in views:
         np.testing.assert_array_equal(a.get(), i + 1)
         np.testing.assert_array_equal(b.get(), 100 * i)
         np.testing.assert_array_equal(c.get(), 2 * i)
-    assert len(places) < 40 - len(looks)
+    assert len(places) < 40 - len(views)
 
 
 def test_times_of_steps() -> None:

@@ -233,8 +233,8 @@ def test_compiled_functions_alternate() -> None:
     jf = adarray.jit(adarray.value_and_grad(network, argnums=(0, 1)))
     value, slopes = adarray.value_and_grad(network, argnums=(0, 1))(w, v, x)
     arrays = [on(d, w, v, x) for d in BOTH]
-    for turn in range(12):
-        device = turn % 2 if turn < 8 else (turn // 2) % 2
+    for call in range(12):
+        device = call % 2 if call < 8 else (call // 2) % 2
         got, actual = jf(*arrays[device])
         assert placed(got, device)
         np.testing.assert_allclose(got.numpy(), value, rtol=1e-4)
@@ -252,9 +252,9 @@ def test_captured_arrays_are_sent_to_each_gpu() -> None:
     table = drawn(20)
     jf = adarray.jit(lambda x: np.sum(np.tanh(x * table)))
     x = drawn(20)
-    for turn in range(8):
-        got = jf(on(turn % 2, x))
-        assert placed(got, turn % 2)
+    for call in range(8):
+        got = jf(on(call % 2, x))
+        assert placed(got, call % 2)
         np.testing.assert_allclose(got.numpy(), np.sum(np.tanh(x * table)), rtol=1e-5)
 
 
@@ -292,10 +292,10 @@ def test_streams(compiled: bool) -> None:
     arrays = on(1, w, v, x)
     with cupy.cuda.Device(1):
         streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    for turn in range(6):
-        with cupy.cuda.Device(1), streams[turn % 2]:
+    for call in range(6):
+        with cupy.cuda.Device(1), streams[call % 2]:
             got = f(*arrays)
-            streams[turn % 2].synchronize()
+            streams[call % 2].synchronize()
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-3, atol=1e-6)
 
 

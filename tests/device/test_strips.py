@@ -34,7 +34,7 @@ def same(r: Any, skew: int = 0, **options: Any) -> Any:
     import cupy
     from adarray_backends.cuda.plans import executable
 
-    def given(a: Any) -> Any:
+    def targets(a: Any) -> Any:
         memory = cupy.zeros(a.size + skew, a.dtype)[skew:].reshape(a.shape)
         memory[...] = cupy.asarray(a)
         return memory
@@ -46,7 +46,7 @@ def same(r: Any, skew: int = 0, **options: Any) -> Any:
         schedules = {type(k.schedule) for k in run.encoder.kernels.values()}
         assert (ColumnStrips in schedules) == (march > 0)
         for _ in range(2):
-            results = [x.get() for x in run([given(np.asarray(a)) for a in r.arrays])]
+            results = [x.get() for x in run([targets(np.asarray(a)) for a in r.arrays])]
         collected.append(results)
     for got, want in zip(*collected, strict=True):
         np.testing.assert_array_equal(got, want)

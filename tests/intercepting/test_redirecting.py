@@ -126,13 +126,13 @@ def test_tracing_tools_see_the_lines() -> None:
     redirect(h, ["float"], lambda name, use: Noting(name, use, []), "tools")
     lines: list[int] = []
 
-    def look(frame: Any, event: str, _: Any) -> Any:
+    def trace(frame: Any, event: str, _: Any) -> Any:
         if event == "line" and frame.f_code is h.__code__:
             lines.append(frame.f_lineno)
-        return look
+        return trace
 
     before = sys.gettrace()
-    sys.settrace(look)
+    sys.settrace(trace)
     try:
         assert h(1) == 1.0
     finally:

@@ -230,7 +230,7 @@ def test_functions_that_write_into_their_argument() -> None:
 # -- results -----------------------------------------------------------------------------------
 
 
-class Held:
+class Owner:
     """A result that is not taken apart."""
 
     def __init__(self, value: Any) -> None:
@@ -240,11 +240,11 @@ class Held:
 @pytest.mark.parametrize(
     ("f", "opened"),
     [
-        (lambda x: Held(x * 2), lambda r: r.value),
+        (lambda x: Owner(x * 2), lambda r: r.value),
         (lambda x: types.SimpleNamespace(a=[x * 2]), lambda r: r.a[0]),
         (lambda x: (x * i for i in (2, 3)), next),
         (lambda x: lambda: x * 2, lambda r: r()),
-        (lambda x: {"f": Held([x * 2])}, lambda r: r["f"].value[0]),
+        (lambda x: {"f": Owner([x * 2])}, lambda r: r["f"].value[0]),
     ],
 )
 def test_no_recorded_value_is_hidden_in_a_result(f: Any, opened: Any) -> None:
@@ -256,7 +256,7 @@ def test_no_recorded_value_is_hidden_in_a_result(f: Any, opened: Any) -> None:
 
 
 def test_objects_that_hold_nothing_recorded_are_results() -> None:
-    mark = Held(3)
+    mark = Owner(3)
     compiled = adarray.jit(lambda x: (mark, x * 2))
     for _ in range(4):
         assert compiled(X)[0] is mark

@@ -61,15 +61,15 @@ def test_conditions_with_random_steps() -> None:
 def test_transposed_states_are_told_apart_by_value_alone() -> None:
     a = np.random.default_rng(0).normal(size=(7, 7)) / 3
 
-    def turned(s: Any) -> Any:
+    def rotated(s: Any) -> Any:
         return (s @ a).T
 
     def loop(x: Any) -> Any:
-        return np.sum(adarray.checkpointed_loop(turned, x, 9, 2) ** 2)
+        return np.sum(adarray.checkpointed_loop(rotated, x, 9, 2) ** 2)
 
     def plain(x: Any) -> Any:
         for _ in range(9):
-            x = turned(x)
+            x = rotated(x)
         return np.sum(x**2)
 
     np.testing.assert_allclose(adarray.grad(loop)(a), adarray.grad(plain)(a), rtol=1e-12)

@@ -177,11 +177,11 @@ def test_structure_and_angle_differentiate() -> None:
     check_grads(lambda x, s: ours.grey_dilation(x, structure=s), (M, s), order=1)
     check_grads(lambda x, s: ours.grey_erosion(x, structure=s), (M, s), order=1)
 
-    def turned(x: Any, angle: Any) -> Any:
+    def rotated(x: Any, angle: Any) -> Any:
         # Traced, the angle goes through np.cos; its plain difference through SciPy.
         return ours.rotate(x, angle, reshape=False, mode="mirror")
 
-    check_grads(turned, (M, 31.7), rtol=1e-5, atol=1e-5)
+    check_grads(rotated, (M, 31.7), rtol=1e-5, atol=1e-5)
 
 
 def test_geometric_transform() -> None:

@@ -225,7 +225,7 @@ def test_smooth_steps_are_tried_with_plain_values(f: Callable[..., Any], method:
     )
     steps, stages = solution.t.size - 1, {"RK45": 6, "DOP853": 12}[method]
     recorded, calls = _calls(f, method)
-    # The look at what the formula is, and the batches of all steps.
+    # The check of what the formula is, and the batches of all steps.
     assert recorded == 3
     assert calls - recorded - solution.nfev < (
         steps + 4 * stages if f is _pendulum else 8 * steps * stages
@@ -241,7 +241,7 @@ def test_smooth_formulas_are_not_tried() -> None:
     )
     recorded, calls = _calls(smooth, "RK45")
     assert recorded == 3
-    assert calls == recorded + solution.nfev + 1  # the look at what the slopes read
+    assert calls == recorded + solution.nfev + 1  # the check of what the slopes read
 
 
 def _mixing(t: Any, y: Any, k: Any) -> Any:

@@ -134,7 +134,7 @@ def test_random_programs(seed: int) -> None:
 
 
 def test_what_has_no_derivative() -> None:
-    def held(a: Any) -> Any:  # the unconstrained minimum is at the bound
+    def constrained(a: Any) -> Any:  # the unconstrained minimum is at the bound
         return ours.minimize(lambda x: np.sum((x - a) ** 2), [0.5], bounds=[(0, None)]).x.sum()
 
     with pytest.raises(
@@ -142,7 +142,7 @@ def test_what_has_no_derivative() -> None:
         match=r"^minimize: the bound of variable 0 is active with a multiplier of zero, where the "
         r"derivative of the solution jumps; move it, or leave it out",
     ):
-        adarray.grad(held)(np.zeros(1))
+        adarray.grad(constrained)(np.zeros(1))
     with pytest.raises(NotDifferentiableError, match=r"^minimize: the constraint 0 is active with"):
         adarray.grad(lambda a: on_a_circle(a, 5.0, "SLSQP", "dict").sum())(np.array([3.0, 4.0]))
 

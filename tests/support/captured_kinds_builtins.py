@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from captured_kinds import Made, X, kind, sets, written
 
-# -- methods of builtin objects, and looks at dictionaries -------------------------------------
+# -- methods of builtin objects, and views of dictionaries ------------------------------------
 
 
 @kind

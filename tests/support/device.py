@@ -71,13 +71,13 @@ class Array:
         return None if self.v.base is None else self
 
     def __getitem__(self, index: Any) -> Any:
-        return _made(self.v[_opened(index)], self.device, self.v)
+        return _wrapped_array(self.v[_opened(index)], self.device, self.v)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.v[_opened(index)] = _opened(value)
 
     def __eq__(self, other: Any) -> Any:
-        return _made(self.v == _opened(other), self.device)
+        return _wrapped_array(self.v == _opened(other), self.device)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.v.__dlpack__(**options)
@@ -111,7 +111,7 @@ class Allocator:
     released = 0
 
 
-def _made(r: Any, device: int, of: Any = None) -> Any:
+def _wrapped_array(r: Any, device: int, of: Any = None) -> Any:
     """Return results of NumPy as arrays of the stand-in; scalars are 0-d arrays there."""
     if isinstance(r, np.generic):
         return Array(np.array(r), device)
@@ -123,9 +123,9 @@ def _made(r: Any, device: int, of: Any = None) -> Any:
         return Array(r, device)
     if isinstance(r, (tuple, list)):
         return (
-            type(r)(_made(x, device) for x in r)
+            type(r)(_wrapped_array(x, device) for x in r)
             if type(r) in (tuple, list)
-            else tuple(_made(x, device) for x in r)
+            else tuple(_wrapped_array(x, device) for x in r)
         )
     return r
 
@@ -156,7 +156,7 @@ def _wrapped(function: Any, device: int | None = None) -> Any:
                 return x
         if out is None and getattr(function, "__name__", "") not in ORDERED:
             r = _in_c_order(r, (getattr(function, "__self__", None), arguments))
-        return out if out is not None else _made(r, on)
+        return out if out is not None else _wrapped_array(r, on)
 
     return call
 
@@ -197,7 +197,7 @@ def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any
     x, y = _opened(a), _opened(v)
     if {x.dtype.char, y.dtype.char} == {"L", "l"}:
         x, y = x.astype(np.uint64), y.astype(np.uint64)
-    return _made(np.searchsorted(x, y, side, _opened(sorter)), _device_of((a, v)))
+    return _wrapped_array(np.searchsorted(x, y, side, _opened(sorter)), _device_of((a, v)))
 
 
 def _astype(a: np.ndarray, dtype: Any, order: Any = "K") -> Any:
@@ -227,7 +227,9 @@ class Ufunc:
             fortran = arrays and all(x.flags.fnc for x in arrays)
             kwargs["order"] = "F" if fortran else "C"
             if fortran:
-                return _made(self.ufunc(*_opened(args), **_opened(kwargs)), _device_of(args))
+                return _wrapped_array(
+                    self.ufunc(*_opened(args), **_opened(kwargs)), _device_of(args)
+                )
         return _wrapped(self.ufunc)(*args, **kwargs)
 
     def at(self, a: Any, index: Any, *values: Any) -> None:
@@ -273,7 +275,7 @@ class StandIn(Library):
         self.strict = False
 
     def to_device(self, values: np.ndarray) -> Any:
-        return _made(
+        return _wrapped_array(
             np.array(values.astype(values.dtype.newbyteorder("="), copy=False)), self.index
         )
 
@@ -348,7 +350,7 @@ class Executable(CompiledPlan):
         buffers = [o.buffer for o in self.plan.outputs]  # several results of one: copies
         donors = [b.donor if buffers.count(b) == 1 else -1 for b in buffers]
         return [
-            arrays[d] if d >= 0 else _made(x, self.library.index)
+            arrays[d] if d >= 0 else _wrapped_array(x, self.library.index)
             for d, x in zip(donors, result, strict=True)
         ]
 

@@ -61,6 +61,6 @@ def trained(w: Any, b: Any, v: Any, x: Any) -> Any:
     return tuple(p - 0.1 * g for p, g in zip((w, b, v), grads, strict=True))
 
 
-def made(gpu: FakeGpu, f: Any = trained, args: Any = None, **options: Any) -> Any:
+def executable(gpu: FakeGpu, f: Any = trained, args: Any = None, **options: Any) -> Any:
     r = recorded(f, *(values() if args is None else args))
     return r, plans.CudaExecutable(plan(r.program), gpu, **options)

@@ -42,7 +42,7 @@ class Compiled:
             compiler.compile_units(c_compiler, flags, [path], [path.with_suffix(".so")])
             self.library = self.ffi.dlopen(str(path.with_suffix(".so")))
         self.run = getattr(self.library, name)
-        self.scratch = getattr(self.library, f"{name}_scratch")
+        self.workspace = getattr(self.library, f"{name}_scratch")
 
     def __call__(self, arrays, ints=(), threads=1):
         for a, b in zip(arrays, self.kernel.buffers, strict=True):
@@ -50,8 +50,8 @@ class Compiled:
             assert a.flags.c_contiguous
         p = self.ffi.new("char *[]", [self.ffi.cast("char *", a.ctypes.data) for a in arrays])
         n = self.ffi.new("int64_t[]", [*ints, 0])
-        per = (self.scratch(n) + 63) // 64 * 64
-        # Kernels must not rely on what scratch memory holds.
+        per = (self.workspace(n) + 63) // 64 * 64
+        # Kernels must not rely on what the workspace holds.
         memory = np.full(per * threads + 64, 0xFF, np.uint8)
         start = memory.ctypes.data + -memory.ctypes.data % 64
         return self.run(p, n, self.ffi.cast("char *", start), per, threads)

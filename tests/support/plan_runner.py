@@ -86,7 +86,7 @@ class PlanRunner:
         # What is no memory of one result alone is copied, in C order, as by executables.
         buffers = [o.buffer for o in self.plan.outputs if o.buffer.kind == "output"]
         return [
-            np.array(self.look(o), order="K" if buffers.count(o.buffer) == 1 else "C")
+            np.array(self.array(o), order="K" if buffers.count(o.buffer) == 1 else "C")
             for o in self.plan.outputs
         ]
 
@@ -106,7 +106,7 @@ class PlanRunner:
         assert b.offset + size <= self.plan.arena
         return Checked(self.arena[b.offset : b.offset + size].view(b.dtype))
 
-    def look(self, o: Operand) -> Any:
+    def array(self, o: Operand) -> Any:
         """Return the array that an operand is."""
         memory = self.memory(o.buffer)
         if 0 in o.shape:
@@ -128,15 +128,15 @@ class PlanRunner:
             if code:
                 raise FailedError(code)
         elif isinstance(step, MatmulStep):
-            result = np.matmul(self.look(step.a), self.look(step.b))
+            result = np.matmul(self.array(step.a), self.array(step.b))
             if step.added is not None:
-                result = self.look(step.added) + result.dtype.type(step.scale) * result
+                result = self.array(step.added) + result.dtype.type(step.scale) * result
             if step.row is not None:
-                result = result + self.look(step.row)
-            self.look(step.out)[...] = np.maximum(result, 0) if step.relu else result
+                result = result + self.array(step.row)
+            self.array(step.out)[...] = np.maximum(result, 0) if step.relu else result
         else:
             assert isinstance(step, CallStep)
-            operands = [self.look(o) for o in step.operands]
+            operands = [self.array(o) for o in step.operands]
             results = step.function(*_filled(step.args, operands), **_filled(step.kwargs, operands))
             many = results if isinstance(results, (tuple, list)) else (results,)
             for b, x in zip(step.results, many, strict=True):

@@ -40,7 +40,7 @@ def buffer(kind: str, size: int, index: int = -1, dtype: Any = np.float64) -> Bu
     return Buffer(kind, np.dtype(dtype), size, index)
 
 
-def look(b: Buffer, shape: tuple[int, ...] | None = None) -> Operand:
+def whole(b: Buffer, shape: tuple[int, ...] | None = None) -> Operand:
     """Return a whole buffer as an operand in C order."""
     shape = (b.size,) if shape is None else shape
     return Operand(b, 0, shape, c_strides(shape))
@@ -108,7 +108,7 @@ def scaled_plan(n: int, dtype: str = "float64", kernel: Kernel | None = None, wo
     a, s = buffer("input", n, 0, dtype), buffer("input", 1, 1, dtype)
     out, total = buffer("output", n, 0, dtype), buffer("output", 1, 1, dtype)
     step = KernelStep(kernel or scaled(dtype), (a, s, out, total), (n,), (), work)
-    return plan([step], [a, s, out, total], [look(out), look(total, ())])
+    return plan([step], [a, s, out, total], [whole(out), whole(total, ())])
 
 
 def refusing() -> Kernel:
@@ -147,10 +147,10 @@ def sorted_plan(function: Any, n: int = 6) -> Plan:
     middle, called = buffer("temp", n), buffer("temp", n)
     steps = [
         KernelStep(scaled(), (a, s, middle, total), (n,), (), 0.0),
-        call_step(function, (Slot(0),), {}, (look(middle),), (called,)),
+        call_step(function, (Slot(0),), {}, (whole(middle),), (called,)),
         KernelStep(scaled(), (called, s, out, total), (n,), (), 0.0),
     ]
-    return plan(steps, [a, s, middle, called, out, total], [look(out), look(total, ())])
+    return plan(steps, [a, s, middle, called, out, total], [whole(out), whole(total, ())])
 
 
 class Rerun:

@@ -157,10 +157,10 @@ def _linear_solve(f: Function) -> Function:
     def solve(_: Any, b: Any) -> Any:
         return np.linalg.solve(A, b)
 
-    def turned(_: Any, b: Any) -> Any:
+    def backwards(_: Any, b: Any) -> Any:
         return np.linalg.solve(A.T, b)
 
-    return lambda x: adarray.custom_linear_solve(lambda v: A @ v, f(x), solve, turned)
+    return lambda x: adarray.custom_linear_solve(lambda v: A @ v, f(x), solve, backwards)
 
 
 def _jet(f: Function) -> Function:

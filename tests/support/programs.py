@@ -96,12 +96,12 @@ class RandomProgram:
         """Return a function, and the list in which it notes what its conditions saw."""
         seen: list[Any] = []
 
-        def look(x: Any) -> bool:
+        def noted(x: Any) -> bool:
             seen.append(bool(x))
             return seen[-1]
 
         source = _CONDITION.sub(r"\1_look(\2):", self.source)
-        return self._run(source, _look=look)[name], seen
+        return self._run(source, _look=noted)[name], seen
 
     def _run(self, source: str, **names: Any) -> dict[str, Any]:
         # A file name of its own, so that tracebacks and recordings show the text.

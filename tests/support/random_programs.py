@@ -89,7 +89,7 @@ class Writer(ArrayWriter):
     # -- statements: control flow -----------------------------------------------------------------
 
     def condition(self) -> str | None:
-        """Return a look at a value."""
+        """Return a host read of a value."""
         a = self.var(lambda v: v.size > 0)
         if a is None:
             return None
@@ -195,7 +195,7 @@ class Writer(ArrayWriter):
         scale = self.constant()
         if self.flip():
             body = f"    return {text.format(a='u')} * s"
-        else:  # a look at a value inside of a function, and two returns
+        else:  # a host read inside of a function, and two returns
             body = (
                 f"    if np.sum(u) > s:\n        return u * s\n    return {text.format(a='u')} * s"
             )

@@ -23,21 +23,21 @@ WIDTH = 24
 
 
 class _Task:
-    """A check in a thread, which has its turn or waits."""
+    """A check in a thread, which runs or waits."""
 
     def __init__(self, name: str, check: Callable[[], None]) -> None:
         self.name = name
         self.error: BaseException | None = None
         self.ended = False
         self.wanted: tuple[Any, dict[str, str]] | None = None
-        self._turn, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._ready, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._check = check
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self._turn.acquire()
+        self._ready.acquire()
         _CURRENT.set(self)
         try:
             self._check()
@@ -48,7 +48,7 @@ class _Task:
 
     def go_on(self) -> None:
         """Let it run until it waits for kernels, or ends."""
-        self._turn.release()
+        self._ready.release()
         self._done.acquire()
         if self.ended:
             self._thread.join()
@@ -57,7 +57,7 @@ class _Task:
         """Ask for kernels, from inside of the thread."""
         self.wanted = (kernels, texts)
         self._done.release()
-        self._turn.acquire()
+        self._ready.acquire()
         self.wanted = None
 
 

@@ -28,7 +28,7 @@ def asking() -> Any:
     return space["ask"]
 
 
-class Held:
+class Owner:
     def __init__(self, f: Any) -> None:
         self.f = f
 
@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 LONG_TABLE = {i: asking() for i in range(200)}
 LONG_LIST = [*range(100), *(asking() for _ in range(100))]
-HELD = Held([asking()])
+OWNED = Owner([asking()])
 TABLES = [
     collections.OrderedDict(a=asking()), collections.defaultdict(list, a=asking()),
     collections.ChainMap({}, {"a": asking()}), types.MappingProxyType({"a": asking()}),
@@ -70,7 +70,7 @@ sys.modules[elsewhere.__name__] = elsewhere
 CALLS = {
     "long table": lambda x: LONG_TABLE[150](x),
     "long list": lambda x: LONG_LIST[190](x),
-    "list of an object": lambda x: HELD.f[0](x),
+    "list of an object": lambda x: OWNED.f[0](x),
     "tables": lambda x: sum(t["a"](x) for t in TABLES),
     "queue": lambda x: QUEUE[0](x),
     "slot": lambda x: SLOTTED.f(x),
@@ -85,10 +85,10 @@ ARGUMENTS = {
     "long list": (lambda x, f: f[-1](x), lambda: [*range(100), asking()]),
     "table": (lambda x, f: f["a"]["b"](x), lambda: {"a": {"b": asking()}}),
     "partial": (lambda x, f: f(x), lambda: functools.partial(asking())),
-    "object": (lambda x, f: f(x), lambda: Held(asking())),
-    "bound method": (lambda x, f: f(x), lambda: Held(1).method),
-    "its method": (lambda x, f: f.method(x), lambda: Held(1)),
-    "class": (lambda x, f: f(1).method(x), lambda: Held),
+    "object": (lambda x, f: f(x), lambda: Owner(asking())),
+    "bound method": (lambda x, f: f(x), lambda: Owner(1).method),
+    "its method": (lambda x, f: f.method(x), lambda: Owner(1)),
+    "class": (lambda x, f: f(1).method(x), lambda: Owner),
     "named tuple": (lambda x, f: f.f(x), lambda: Pair(asking(), 1)),
     "slot": (lambda x, f: f.f(x), lambda: Slotted(asking())),
 }

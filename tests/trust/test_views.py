@@ -193,7 +193,7 @@ def test_views_and_copies_of_results_of_a_backend(backend: str) -> None:
 
 
 def test_views_and_copies_of_a_device(monkeypatch: Any) -> None:
-    """Libraries of devices write results in C order, and lack some of NumPy's looks."""
+    """Libraries of devices write results in C order, and lack some of NumPy's views."""
     device.installed(monkeypatch)
     for seed in seeds(25):
         counts = compare(seed + 30_000, ("plain", "jit"), ("standin",))

@@ -62,7 +62,7 @@ def test_the_number_of_arrays_is_checked() -> None:
 
 # -- views -------------------------------------------------------------------------------------
 
-LOOKS: dict[str, Any] = {
+VIEWS: dict[str, Any] = {
     "slice": lambda x: x[1:, ::2],
     "reversed": lambda x: x[::-1, ::-1],
     "transpose": lambda x: x.T,
@@ -89,12 +89,12 @@ LAYOUTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", VIEWS)
 def test_view(name: str, layout: str) -> None:
     x = LAYOUTS[layout](X)
     b = Builder()
-    p = b.program(b.view(b.input(x), LOOKS[name]))
-    expected = LOOKS[name](np.ascontiguousarray(x))
+    p = b.program(b.view(b.input(x), VIEWS[name]))
+    expected = VIEWS[name](np.ascontiguousarray(x))
     (got,) = interpret(p, [x])
     assert not np.shares_memory(got, x)
     same(got, expected if np.ndim(expected) else expected[()])
@@ -104,12 +104,12 @@ def test_view(name: str, layout: str) -> None:
 @pytest.mark.parametrize("name", ["slice", "reversed", "row", "diagonal", "other diagonal"])
 def test_views_that_numpy_can_make_copy_nothing(name: str, layout: str) -> None:
     x = LAYOUTS[layout](X)
-    seen = LOOKS[name](np.arange(12).reshape(3, 4))
+    seen = VIEWS[name](np.arange(12).reshape(3, 4))
     offset = int(seen.ravel()[0])
     strides = tuple(s // 8 for s in seen.strides)
     got = array_view(x, offset, seen.shape, strides)
     assert np.shares_memory(got, x)
-    np.testing.assert_array_equal(got, LOOKS[name](X))
+    np.testing.assert_array_equal(got, VIEWS[name](X))
 
 
 @st.composite

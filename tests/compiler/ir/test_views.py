@@ -31,7 +31,7 @@ SHAPES = st.lists(st.integers(1, 5), min_size=0, max_size=4).map(tuple)
 
 
 @st.composite
-def looks(draw, x):
+def views_of(draw, x):
     """Draw a view of `x` by NumPy: slices, transposes, broadcasts, reshapes."""
     for _ in range(draw(st.integers(0, 3))):
         kind = draw(st.sampled_from(["slice", "transpose", "reshape", "broadcast", "new", "flip"]))
@@ -62,11 +62,11 @@ def looks(draw, x):
 def test_views_of_views(data, shape):
     """A composed view shows what the outer one shows of the inner one; if it fits, it composes."""
     base = np.arange(int(np.prod(shape))).reshape(shape)
-    first = data.draw(looks(base))
+    first = data.draw(views_of(base))
     inner = of(first, base)
     np.testing.assert_array_equal(shown(inner, base), first)
     middle = np.ascontiguousarray(first).reshape(first.shape)
-    second = data.draw(looks(middle))
+    second = data.draw(views_of(middle))
     outer = of(second, middle)
     composed = views.compose(outer, inner)
     if composed is not None:
@@ -79,7 +79,7 @@ def test_views_of_views(data, shape):
 @settings(max_examples=150, deadline=None)
 def test_boxes(data, shape):
     base = np.arange(int(np.prod(shape))).reshape(shape)
-    seen = data.draw(looks(base))
+    seen = data.draw(views_of(base))
     region = views.region(of(seen, base), shape)
     if region is None:
         return

@@ -38,7 +38,7 @@ def steps(f, *arrays, target=GPU):
     return new_plan.steps
 
 
-FOUND = {
+ACCUMULATED = {
     "w - r * p": (lambda w, x, g: w - 0.1 * (x.T @ g), -0.1),
     "w - p * r": (lambda w, x, g: w - (x.T @ g) * 0.1, -0.1),
     "w - p": (lambda w, x, g: w - x.T @ g, -1.0),
@@ -48,9 +48,9 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", ACCUMULATED)
 def test_sums_are_found(name):
-    f, scale = FOUND[name]
+    f, scale = ACCUMULATED[name]
     (step,) = steps(f, W, X, G)
     assert isinstance(step, MatmulStep)
     assert step.scale == scale
@@ -60,7 +60,7 @@ def test_sums_are_found(name):
 
 
 def test_plans_for_processors_are_as_before():
-    first, second = steps(FOUND["w - r * p"][0], W, X, G, target=CPU)
+    first, second = steps(ACCUMULATED["w - r * p"][0], W, X, G, target=CPU)
     assert isinstance(first, MatmulStep)
     assert first.added is None
     assert first.operands == (first.a, first.b)
@@ -91,11 +91,11 @@ def test_other_sums_are_not(name):
 def test_vectors_and_small_products_stay_loops():
     for w, x, g in ((W[:2, :2], X[:3, :2], G[:3, :2]), (W[:, 0], X, G[:, 0])):
         w, x, g = (np.ascontiguousarray(a) for a in (w, x, g))
-        assert all(isinstance(s, KernelStep) for s in steps(FOUND["w - r * p"][0], w, x, g))
+        assert all(isinstance(s, KernelStep) for s in steps(ACCUMULATED["w - r * p"][0], w, x, g))
 
 
 def test_a_result_may_lie_where_it_is_added_to():
-    f = FOUND["w - r * p"][0]
+    f = ACCUMULATED["w - r * p"][0]
     r = recorded(f, W, X, G)
     new_plan = plan(r.program, donated=((0, 0),))
     (step,) = new_plan.steps
@@ -127,7 +127,7 @@ def test_weights_of_a_network():
 
 def test_small_matrices_are_updated_by_kernels(monkeypatch):
     monkeypatch.setattr(accumulate, "LEAST", W.nbytes + 1)
-    first, second = steps(FOUND["w - r * p"][0], W, X, G)
+    first, second = steps(ACCUMULATED["w - r * p"][0], W, X, G)
     assert isinstance(first, MatmulStep)
     assert first.added is None
     assert isinstance(second, KernelStep)

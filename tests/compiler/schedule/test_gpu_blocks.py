@@ -52,7 +52,7 @@ FUNCTIONS = {
 }
 
 
-def made(name: str) -> Recorded:
+def recorded_case(name: str) -> Recorded:
     """Return a recorded function."""
     f, *shapes = FUNCTIONS[name]
     return recorded(f, *(RNG.normal(size=s).astype(np.float32) for s in shapes))
@@ -77,7 +77,7 @@ def schedules(r: Recorded) -> list[Schedule]:
 @emulated
 @pytest.mark.parametrize("name", ["flat", "rows", "sheet", "stencil", "gather"])
 def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path) -> None:
-    r = made(name)
+    r = recorded_case(name)
     assert all(blocks.is_free(s) for s in schedules(r))
     assert any(len(blocks.candidates(s)) >= 2 for s in schedules(r))
     usual = results(r, tmp_path / "usual", lambda s: s)
@@ -89,7 +89,7 @@ def test_where_blocks_are_free_no_bit_depends_on_them(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["blocks", "total", "columns"])
 def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
-    schedule = [s for s in schedules(made(name)) if not blocks.is_free(s)]
+    schedule = [s for s in schedules(recorded_case(name)) if not blocks.is_free(s)]
     assert schedule
     assert all(blocks.candidates(s) == [s] for s in schedule)
 
@@ -98,7 +98,7 @@ def test_where_sums_follow_the_blocks_there_is_no_choice(name: str) -> None:
 @emulated
 @pytest.mark.parametrize("name", ["blocks", "total", "columns"])
 def test_any_block_gives_right_sums(name: str, tmp_path: Path) -> None:
-    r = made(name)
+    r = recorded_case(name)
     (want,) = (np.asarray(x) for x in r.leaves)
     for n in (32, 64, 96, 512):
         (got,) = results(r, tmp_path / str(n), lambda s, n=n: blocks.resized(s, n))
@@ -119,7 +119,7 @@ def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any
     from adarray_backends.cuda import tuning
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
-    flat = schedules(made("flat"))[0]
+    flat = schedules(recorded_case("flat"))[0]
     name = tuning._name(flat, "a GPU")
     assert tuning._known(name) is None
     tuning._keep(name, 512)
@@ -151,7 +151,7 @@ class NoGpu:
 def test_small_kernels_are_not_measured_and_given_threads_are_taken() -> None:
     from adarray_backends.cuda import tuning
 
-    p = plan(made("flat").program)
+    p = plan(recorded_case("flat").program)
     (step,) = p.steps
     ints = dict(zip(step.kernel.ints, step.ints, strict=True))
     usual = schedule_of(step.kernel, ints, DEVICE)

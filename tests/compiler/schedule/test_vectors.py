@@ -130,7 +130,7 @@ class TestShared:
 
 class TestCanonical:
     def test_everything_is_renamed(self):
-        def made(a, b, c, d, e):
+        def nested(a, b, c, d, e):
             v = Var("int64", d)
             body = (
                 Local(c, F, None, Const(F, 0.0)),
@@ -144,7 +144,7 @@ class TestCanonical:
             total = Total("s" + a, F, "add", "y" + a, Var("int64", b))
             return Kernel((Param(a, F), Param("y" + a, F, "out")), (b,), (total,), body)
 
-        one, two = made("x", "n", "acc", "i", "v"), made("p", "q", "r", "s", "t")
+        one, two = nested("x", "n", "acc", "i", "v"), nested("p", "q", "r", "s", "t")
         verify(one)
         assert one != two
         assert canonical(one) == canonical(two)

@@ -460,7 +460,7 @@ def test_what_all_threads_read_is_not_written_over() -> None:
         assert not in_place(jf, np.ones(400_000))
 
 
-class _Held:
+class _Holder:
     values = np.ones(4)
 
 
@@ -476,13 +476,13 @@ def test_what_the_function_reaches_by_any_way_is_not_donated(way: str) -> None:
     view = x[:]
     cached = functools.lru_cache(lambda: x)
     functions = {
-        "class": lambda y: y * 2.0 + np.sum(_Held.values) * 0,
+        "class": lambda y: y * 2.0 + np.sum(_Holder.values) * 0,
         "list": lambda y: y * 2.0 + items[0],
         "cache": lambda y: y * 2.0 + cached(),
         "view": lambda y: y * 2.0 + view,
     }
     jf = adarray.jit(functions[way], donate=0)
-    _Held.values = x
+    _Holder.values = x
     for _ in range(4):
         np.testing.assert_array_equal(jf(np.ones(4)), functions[way](np.ones(4)))
         with pytest.raises(ValueError, match="shares memory with what the function captured"):

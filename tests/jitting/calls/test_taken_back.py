@@ -16,7 +16,7 @@ import pytest
 import adarray
 
 X = np.array([1.0, 2.0, 3.0])
-Made = tuple[Callable[[Any], Any], Callable[[], Any]]
+Factory = tuple[Callable[[Any], Any], Callable[[], Any]]
 
 
 class Adding(dict):  # type: ignore[type-arg]
@@ -44,7 +44,7 @@ class Doubling(list):  # type: ignore[type-arg]
         list.extend(self, [i for item in items for i in (item, item)])
 
 
-def counter() -> Made:
+def counter() -> Factory:
     d: Any = collections.Counter()
 
     def f(x: Any) -> Any:
@@ -54,7 +54,7 @@ def counter() -> Made:
     return f, lambda: dict(d)
 
 
-def adding() -> Made:
+def adding() -> Factory:
     d = Adding()
 
     def f(x: Any) -> Any:
@@ -64,7 +64,7 @@ def adding() -> Made:
     return f, lambda: dict(d)
 
 
-def noisy() -> Made:
+def noisy() -> Factory:
     d = Noisy()
 
     def f(x: Any) -> Any:
@@ -74,7 +74,7 @@ def noisy() -> Made:
     return f, lambda: dict(d)
 
 
-def doubling() -> Made:
+def doubling() -> Factory:
     d = Doubling()
 
     def f(x: Any) -> Any:
@@ -84,7 +84,7 @@ def doubling() -> Made:
     return f, lambda: list(d)
 
 
-def own_attribute() -> Made:
+def own_attribute() -> Factory:
     def f(x: Any) -> Any:
         f.n += 1  # type: ignore[attr-defined]
         return x * f.n  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def own_attribute() -> Made:
     return f, lambda: f.n  # type: ignore[attr-defined]
 
 
-def attribute_of_another() -> Made:
+def attribute_of_another() -> Factory:
     def g(x: Any) -> Any:
         g.calls = [*getattr(g, "calls", []), 1]  # type: ignore[attr-defined]
         return x * len(g.calls)  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def attribute_of_another() -> Made:
     return lambda x: g(x) + g(x), lambda: g.calls  # type: ignore[attr-defined]
 
 
-def short_deque() -> Made:
+def short_deque() -> Factory:
     d: Any = collections.deque([1.0], maxlen=3)
 
     def f(x: Any) -> Any:
@@ -111,7 +111,7 @@ def short_deque() -> Made:
     return f, lambda: list(d)
 
 
-def left_deque() -> Made:
+def left_deque() -> Factory:
     d: Any = collections.deque()
 
     def f(x: Any) -> Any:
@@ -121,7 +121,7 @@ def left_deque() -> Made:
     return f, lambda: list(d)
 
 
-def buffer() -> Made:
+def buffer() -> Factory:
     b = array.array("d", [0.0])
 
     def f(x: Any) -> Any:
@@ -132,7 +132,7 @@ def buffer() -> Made:
     return f, lambda: list(b)
 
 
-def row_of_bytes() -> Made:
+def row_of_bytes() -> Factory:
     b = bytearray(1)
 
     def f(x: Any) -> Any:
@@ -143,18 +143,18 @@ def row_of_bytes() -> Made:
     return f, lambda: bytes(b)
 
 
-def look_at_a_buffer() -> Made:
+def look_at_a_buffer() -> Factory:
     b = array.array("d", [0.0, 0.0])
-    look = memoryview(b)
+    memory = memoryview(b)
 
     def f(x: Any) -> Any:
-        look[1] += 1.0
-        return x * look[1]
+        memory[1] += 1.0
+        return x * memory[1]
 
     return f, lambda: list(b)
 
 
-def variable() -> Made:
+def variable() -> Factory:
     count: contextvars.ContextVar[int] = contextvars.ContextVar("count")
     count.set(0)
 
@@ -165,7 +165,7 @@ def variable() -> Made:
     return f, count.get
 
 
-def environment() -> Made:
+def environment() -> Factory:
     name = f"ADARRAY_TEST_{next(_names)}"
     os.environ[name] = "0"
 
@@ -179,7 +179,7 @@ def environment() -> Made:
 _names = itertools.count()
 
 
-def record() -> Made:
+def record() -> Factory:
     rows = np.zeros(3, [("v", float), ("n", int)])
     row = rows[1]
 
@@ -200,7 +200,9 @@ def record() -> Made:
         variable, environment,
     ],
 )  # fmt: skip
-def test_state_after_each_call_is_that_of_plain_calls(make: Callable[[], Made], mode: str) -> None:
+def test_state_after_each_call_is_that_of_plain_calls(
+    make: Callable[[], Factory], mode: str
+) -> None:
     (plain, state), (f, own) = make(), make()
     weights = np.array([1.0, -2.0, 0.5])
     if mode == "jit":

@@ -267,7 +267,7 @@ def test_captured_adarrays_are_inputs() -> None:
     assert jf.cache_info().traces == 2
 
 
-class _Kept:
+class _Storage:
     def __init__(self) -> None:
         self.parts: list[Any] = [1.0, 2.0]
         self.history: list[Any] = []
@@ -292,8 +292,8 @@ def _appended(w: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: _Kept().loss, "reads a list that it appends to (self.history)"),
-        (lambda: _Kept().same, "changes what it captured (self.again)"),
+        (lambda: _Storage().loss, "reads a list that it appends to (self.history)"),
+        (lambda: _Storage().same, "changes what it captured (self.again)"),
         (lambda: _appended, "reads a list that it appends to (_HISTORY)"),
     ],
 )

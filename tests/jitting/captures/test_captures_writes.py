@@ -168,7 +168,7 @@ def test_memory_that_is_read_another_way() -> None:
 @pytest.mark.parametrize("read", ["cache", "view"])
 @pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")
 def test_what_a_cache_holds_and_a_view_of_it(first: str, read: str) -> None:
-    def made() -> Any:
+    def make() -> Any:
         @functools.lru_cache
         def cached() -> Any:
             return np.linspace(0.0, 1.0, 4)
@@ -182,7 +182,7 @@ def test_what_a_cache_holds_and_a_view_of_it(first: str, read: str) -> None:
 
         return f, cached
 
-    (f, ours), (twin, theirs) = made(), made()
+    (f, ours), (twin, theirs) = make(), make()
     jf = adarray.jit(f)
     for k in range(4):
         np.testing.assert_allclose(jf(X + k), twin(X + k), rtol=1e-14)

@@ -1,4 +1,4 @@
-"""Every way in which Python looks at a value: recorded, or eager with the reason; never stale."""
+"""Every way in which Python reads a value: recorded, or eager with the reason; never stale."""
 
 from __future__ import annotations
 

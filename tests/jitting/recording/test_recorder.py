@@ -230,11 +230,11 @@ def test_what_leaves_is_untraceable(f):
         run(f, np.ones(2))
 
 
-KEPT = np.zeros(2)
+GLOBAL = np.zeros(2)
 
 
 def keep(x):
-    KEPT[0] = x[0]
+    GLOBAL[0] = x[0]
 
 
 @pytest.mark.parametrize("leave", [adarray.value_of, adarray.stop_gradient, lambda x: x.numpy()])

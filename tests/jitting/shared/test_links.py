@@ -19,7 +19,7 @@ W = np.arange(4.0)
 CALLS = 4
 
 
-class Held:
+class Owner:
     v = np.arange(4.0)
 
 
@@ -79,8 +79,8 @@ PROGRAMS: list[Callable[..., Any]] = [
     lambda x, y: {"a": x, "b": [y[1:], x[::-1]]},
     lambda x, y: Pair(x, x * 2.0),
     lambda x, y: (W, W[1:], x * W),
-    lambda x, y: (Held.v, x * Held.v),
-    lambda x, y: (Held.v[1:], x * Held.v),
+    lambda x, y: (Owner.v, x * Owner.v),
+    lambda x, y: (Owner.v[1:], x * Owner.v),
     lambda x, y: x * (2.0 if x is y else 3.0),
     lambda x, y: (x * y, x is W, x is y),
     lambda x, y: np.sum(x) + (np.shares_memory(x, y) and 1.0),
@@ -110,7 +110,7 @@ def test_memory_is_shared_as_in_plain_code(number: int, backend: str) -> None:
                     W[:] = np.arange(4.0)
                     args = make()
                     result = function(*args)
-                    links = pattern(result, args, W, Held.v)
+                    links = pattern(result, args, W, Owner.v)
                     runs.append((links, [np.array(x) for x in flatten((result, args, W))[0]]))
                 (shared, expected), (shared_too, got) = runs
                 assert shared_too == shared, name

@@ -1,4 +1,4 @@
-"""Python looks at values: every path gives what eager code gives."""
+"""Python reads values: every path gives what eager code gives."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_errors_that_the_function_catches() -> None:
         agree(jf, f, good)
     for a in (bad, good, bad, bad, good):
         agree(jf, f, a)
-    jf = adarray.jit(f)  # what the function caught depends on values, and no look shows it
+    jf = adarray.jit(f)  # what the function caught depends on values, and no guard shows it
     with pytest.warns(JitWarning, match="stays eager"):
         agree(jf, f, bad)
     for a in (good, bad, bad, good):

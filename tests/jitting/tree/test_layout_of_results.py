@@ -60,5 +60,5 @@ def test_results_lie_as_plain_ones(name: str, backend: str, monkeypatch: Any) ->
                     np.testing.assert_allclose(a, b, rtol=1e-14)
                     assert order_of(a) == order_of(b), (layout, a.strides, b.strides)
                     if b.base is None:
-                        looks = [np.shares_memory(v, v.reshape(-1)) for v in (a, b)]
-                        assert looks[0] == looks[1]
+                        views = [np.shares_memory(v, v.reshape(-1)) for v in (a, b)]
+                        assert views[0] == views[1]

@@ -68,7 +68,7 @@ def test_other_threads_see_nothing_of_a_recording(backend: str) -> None:
     stop = threading.Event()
     kinds: set[type] = set()
 
-    def look() -> None:
+    def watch() -> None:
         while not stop.is_set():
             kinds.add(type(state["w"]))
             kinds.add(type(state["w"] * 2.0))
@@ -76,7 +76,7 @@ def test_other_threads_see_nothing_of_a_recording(backend: str) -> None:
     def f(x: Any) -> Any:
         return np.tanh(x * state["w"]).sum()
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         with adarray.use(backend):
