@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,39 @@ SELECTIONS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer samples of tests that have many sets of parameters."""
+    parser.addoption(
+        "--sample", type=int, default=1, metavar="K",
+        help="run one of K of the sets of parameters of each test, always the same",
+    )  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what ``--sample`` does, after the markers have chosen."""
+    share = config.getoption("--sample")
+    if share <= 1:
+        return
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    run: set[pytest.Item] = set()
+    for family in families.values():
+        # By a checksum: every K-th would be the same backend throughout.
+        family.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        run.update(family[: -(-len(family) // share)])
+    config.hook.pytest_deselected(items=[item for item in items if item not in run])
+    items[:] = [item for item in items if item in run]
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is run, and on which backends nothing is."""
     expression = config.option.markexpr
     chosen = SELECTIONS.get(expression, f"those that are {expression!r}")
+    share = config.getoption("--sample")
+    if share > 1:
+        chosen += f"; one of {share} of the parameters of each"
     reasons = {name: reason_not_to_use(name) for name in adarray.backends()}
     return [
         f"tests: {chosen}",
