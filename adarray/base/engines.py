@@ -382,8 +382,8 @@ class TracingEngine(Protocol):
     def host_object(self, function: Function, args: object, symbol: Symbol) -> None:
         """Record a call in Python whose result is not an array."""
 
-    def cached(self, function: Function, args: Operands, kwargs: Params) -> Any:
-        """Call a function with a cache, as code outside of the recording does."""
+    def cached(self, function: Function, args: Operands, kwargs: Params) -> Callable[[], Any]:
+        """Return what calls a function with a cache, as code outside of the recording does."""
 
     def generator(self, raw: object) -> Any:
         """Return a random generator that is the same one in every run."""

@@ -61,24 +61,37 @@ def note(error: BaseException | None, by: str = "") -> None:
     by : str
         The package of the code that catches it, if that is a library.
     """
-    if error is None or (trace := error.__traceback__) is None:
-        return
-    if isinstance(error, _APART) and not isinstance(error, AttributeError):
-        return
-    frames = [trace.tb_frame]
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-        frames.append(trace.tb_frame)
-    if isinstance(error, AttributeError):
-        ours = _is_wrongly_missing(error, frames, trace.tb_lasti)
-    else:
-        ours = _of_tracing(error, frames[-1], trace.tb_lasti, by)
-    if ours:
+    frames = [] if error is None else _wrongly_passed(error, by)
+    if error is not None and frames:
         refused(error, list(around()) or _levels_in(frames))
         if RECORDINGS and RECORDED.get() is None:  # of another thread
             message = f"jit: the function caught an error that NumPy would not have raised: {error}"
             for x in [x for f in frames for x in f.f_locals.values() if _is_recorded(x)]:
                 x._plain._refused(message)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether an error is a refusal, or one that a plain run would not have raised."""
+    return isinstance(error, RefusalError) or bool(_wrongly_passed(error))
+
+
+def _wrongly_passed(error: BaseException, by: str = "") -> list[types.FrameType]:
+    """Return the frames that an error has passed if a plain run would not have raised it.
+
+    Refusals are noted where they are raised.
+    """
+    trace = error.__traceback__
+    if trace is None or (isinstance(error, _APART) and not isinstance(error, AttributeError)):
+        return []
+    frames = [trace.tb_frame]
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        frames.append(trace.tb_frame)
+    if isinstance(error, AttributeError):
+        wrong = _is_wrongly_missing(error, frames, trace.tb_lasti)
+    else:
+        wrong = _of_tracing(error, frames[-1], trace.tb_lasti, by)
+    return frames if wrong else []
 
 
 def _of_tracing(error: BaseException, frame: types.FrameType, at: int, by: str) -> bool:

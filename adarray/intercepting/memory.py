@@ -9,6 +9,7 @@ they captured, use a cache that ends with the context.
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,16 +18,38 @@ import numpy as np
 from adarray.base import levels
 from adarray.base.runtime import MODE
 from adarray.base.scope import SCOPE
+from adarray.core.caught import is_refused
 from adarray.core.protocol import followed, traced
 from adarray.core.trace import Handle, plain_class
 
 _CACHED = type(functools.cache(lambda: None))
-_TRACED = object()
+_REFUSED = object()
 
 
 def is_cached(value: Any) -> bool:
     """Whether `value` is a function decorated with `functools.lru_cache` or `cache`."""
     return type(value) is _CACHED
+
+
+def holds(cached: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a cache holds the result of a call, so that the function itself would not run.
+
+    No method tells. The garbage collector gives the dictionary of the cache, and the object by
+    which its keys tell keyword arguments from others; where it does not, nothing is held.
+    """
+    key: Any = args
+    for item in kwargs.items():
+        key += item
+    referents = gc.get_referents(cached)
+    if kwargs:
+        marks = [x for x in referents if type(x) is object]
+        key = (*args, *marks, *key[len(args) :])
+    if cached.cache_parameters()["typed"]:
+        key = (*key, *map(type, args), *map(type, kwargs.values()))
+    elif not kwargs and len(args) == 1 and type(args[0]) in (int, str):
+        key = args[0]
+    own = getattr(cached, "__dict__", None)
+    return any(type(x) is dict and x is not own and key in x for x in referents)
 
 
 def _plain(key: Any) -> Any:
@@ -55,9 +78,9 @@ class Memory:
         if not (followed(args) or followed(kwargs)):
             call = functools.partial(self.cached, *args, **kwargs)
             if mode is not None and mode.recorder is not None:
-                call = functools.partial(mode.recorder.cached, self.cached, args, kwargs)
+                call = mode.recorder.cached(self.cached, args, kwargs)
             r = self._plainly(call)
-            if r is not _TRACED:
+            if r is not _REFUSED:
                 return r
         key = (self, args, tuple(kwargs.items()), *map(type, args))
         try:
@@ -73,21 +96,23 @@ class Memory:
         return scope.memory[key]
 
     def _plainly(self, call: Callable[[], Any]) -> Any:
-        """Return the result outside of the context; `_TRACED` if it cannot tell.
+        """Return the result outside of the context; `_REFUSED` if that needs the context.
 
-        It cannot where the function captured what is traced now: that is not for its cache.
+        A result is traced where the function captured what is traced now: that is not for its
+        cache.
         """
         refused = levels.remembered()
         token = SCOPE.set(None)
         try:
             r = call()
         except Exception as error:
+            if not is_refused(error):  # it is the function's own
+                raise
             levels.forget(error)
             levels.restore(refused)
-            return _TRACED
+            return _REFUSED
         finally:
             SCOPE.reset(token)
-        if not traced(r):
-            return r
-        self.cached.cache_clear()
-        return _TRACED
+        if traced(r):
+            self.cached.cache_clear()
+        return r

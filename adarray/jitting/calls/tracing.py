@@ -14,6 +14,7 @@ from adarray.compiler.ir.verify_loops import checking
 from adarray.core.comparing import asks_truths
 from adarray.core.reaching import reach, reach_arguments
 from adarray.jitting.calls.attempt import Attempt
+from adarray.jitting.captures.cached import NotHeldError
 from adarray.jitting.captures.kinds import kind_of
 from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.background import pending
@@ -32,6 +33,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 MAX_VARIANTS = 8
 DISTURBED = 8
+MISSED = 8
 
 
 class Tracing:
@@ -100,12 +102,20 @@ class Tracing:
             with span("trace", entry.signature), collector_waits():
                 run.record(entry.signature)
             run.seconds = perf_counter() - start
+        except NotHeldError as error:
+            run.restore()
+            restore(refused)
+            entry.missed += 1
+            if entry.missed > MISSED:
+                entry.give_up(f"{str(error).removeprefix('jit: ')} in each call")
+            return self.plainly(args, kwargs), None  # which fills the cache
         except Exception as error:
             run.restore()
             restore(refused)
             result = self.plainly(args, kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None
+        entry.missed = 0
         detail(run.summary)
         if run.hidden or (run.aliased and not shares_memory(bound.values)):
             run.restore()

@@ -12,10 +12,16 @@ import numpy as np
 
 from adarray.base.runtime import MODE, Mode
 from adarray.base.scope import SCOPE
+from adarray.intercepting.memory import holds
 from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint
 from adarray.jitting.captures.walk import is_walked
 from adarray.jitting.shared.contents import Content
+from adarray.jitting.shared.symbolic import UntraceableError
 from adarray.transforms.tree import flatten
+
+
+class NotHeldError(UntraceableError):
+    """A function with a cache would have to run, in a run that may be undone."""
 
 
 class CachedCall:
@@ -45,6 +51,15 @@ class CachedCall:
         self.opaque = ""
         self._contents: list[tuple[np.ndarray, Content]] = []
 
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return getattr(self._function, "__name__", "a function")
+
+    def is_held(self) -> bool:
+        """Whether the cache holds the result."""
+        return holds(self._function, self._args, self._kwargs)
+
     def run(self, mode: Mode | None) -> Any:
         """Call the function as plain code does; return what it returns."""
         scope, token = SCOPE.set(None), MODE.set(mode)
@@ -63,10 +78,9 @@ class CachedCall:
             if self._fingerprint.children:
                 self.opaque = "it holds objects of yours"
         if self.opaque:
-            name = getattr(self._function, "__name__", "a function")
             self.opaque = (
-                f"it calls {name}, which has a cache; the {type(self._result).__name__} that it "
-                f"returns cannot be compared in each call ({self.opaque}); pass it as an argument"
+                f"it calls {self.name}, which has a cache; the {type(self._result).__name__} that "
+                f"it returns cannot be compared in each call ({self.opaque}); pass it as an argument"
             )
         return self._result
 
@@ -85,8 +99,10 @@ class CachedCall:
             content.restore(array)
 
     def same(self) -> bool:
-        """Whether the call returns now what it returned then."""
+        """Whether the call returns now what it returned then, and from the cache."""
         self._result, self._contents = None, []
-        return self._fingerprint is not None and self._fingerprint.same(
-            self._function(*self._args, **self._kwargs)
+        return (
+            self._fingerprint is not None
+            and self.is_held()
+            and self._fingerprint.same(self._function(*self._args, **self._kwargs))
         )

@@ -22,7 +22,7 @@ from adarray.core.inplace import READ_ONLY, sync_if_view
 from adarray.core.trace import Handle, extras
 from adarray.device import is_device
 from adarray.intercepting import intercepted
-from adarray.jitting.captures.cached import CachedCall
+from adarray.jitting.captures.cached import CachedCall, NotHeldError
 from adarray.jitting.captures.effects import Effect
 from adarray.jitting.recording.leaks import refuse_leaks
 from adarray.jitting.recording.recorder import Recorder
@@ -185,6 +185,8 @@ def record(
         MET.pop(id(refused), None)
         MODE.reset(token)
         recorder.forget()
+    if isinstance(recorder.error, NotHeldError):  # which the function has caught
+        raise recorder.error
     if recorder.error is not None:
         raise UntraceableError(
             f"jit: the function caught {recorder.error!r}; what raises depends on values"

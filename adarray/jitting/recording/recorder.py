@@ -32,7 +32,7 @@ from adarray.core.inplace import WRITE
 from adarray.core.protocol import traced
 from adarray.core.trace import Extras, Handle
 from adarray.device import host, is_device
-from adarray.jitting.captures.cached import CachedCall
+from adarray.jitting.captures.cached import CachedCall, NotHeldError
 from adarray.jitting.shared.constants import Captured, first_of
 from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.shared.python_ints import ITEM, Bounds, fitting, is_number, is_traced_int
@@ -328,15 +328,32 @@ class Recorder(BaseEngine):
             raise
         self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
 
-    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function with a cache as code outside of the recording does."""
+    def cached(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], Any]:
+        """Return what calls a function with a cache as code outside of the recording does.
+
+        Raises
+        ------
+        NotHeldError
+            If the cache does not hold the result: what the function itself would do, such as
+            writing, happens once for all runs, so it must not happen in one that may be undone.
+        """
         args = tuple(map(self.original, args))
         kwargs = {k: self.original(v) for k, v in kwargs.items()}
         call = CachedCall(function, args, kwargs)
-        r = call.run(self.inner)
-        if not traced(r):
-            self.calls.append(call)
-        return r
+        if not call.is_held():
+            message = f"jit: the cache of {call.name} does not hold what it asks for"
+            self.error = NotHeldError(message)
+            raise self.error
+
+        def run() -> Any:
+            r = call.run(self.inner)
+            if not traced(r):
+                self.calls.append(call)
+            return r
+
+        return run
 
     def generator(self, raw: Any) -> TracedGenerator:
         """Return a random generator that is the same one in every run."""

@@ -171,6 +171,8 @@ class Entry:
         self.draws = False
         # How many recordings in a row were no good, since others drew from a stream meanwhile.
         self.disturbed = 0
+        # How many runs in a row called a function whose cache did not hold the result.
+        self.missed = 0
         self.variants: list[StateVariant] = []
         self.lock = threading.RLock()
 
