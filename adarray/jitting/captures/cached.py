@@ -78,9 +78,10 @@ class CachedCall:
             if self._fingerprint.children:
                 self.opaque = "it holds objects of yours"
         if self.opaque:
+            kind = type(self._result).__name__
             self.opaque = (
-                f"it calls {self.name}, which has a cache; the {type(self._result).__name__} that "
-                f"it returns cannot be compared in each call ({self.opaque}); pass it as an argument"
+                f"it calls {self.name}, which has a cache; the {kind} that it returns cannot be "
+                f"compared in each call ({self.opaque}); pass it as an argument"
             )
         return self._result
 
