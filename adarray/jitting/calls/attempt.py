@@ -177,10 +177,10 @@ class Attempt:
         """Undo what the run did to random generators and captured objects."""
         for call in reversed(self.calls):  # each knows what was there when it was made
             call.restore()
-        self._state.restore(self.draws)  # this, what was there before all of them
-        self.draws.undo()
         if self._clones is not None:
             self._clones.undo()
+        self._state.restore(self.draws)  # this, what was there before all of them
+        self.draws.undo()
 
     def changes(self) -> bool:
         """Whether the run changed anything besides computing its result."""

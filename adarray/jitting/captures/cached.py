@@ -14,6 +14,7 @@ from adarray.base.runtime import MODE, Mode
 from adarray.base.scope import SCOPE
 from adarray.intercepting.memory import holds
 from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint
+from adarray.jitting.captures.parts import Form
 from adarray.jitting.captures.walk import is_walked
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.symbolic import UntraceableError
@@ -40,7 +41,8 @@ class CachedCall:
         Why the result cannot be compared; "" if it can.
     """
 
-    __slots__ = ("_args", "_contents", "_fingerprint", "_function", "_kwargs", "_result", "opaque")
+    __slots__ = ("_args", "_contents", "_fingerprint", "_forms", "_function", "_kwargs", "_result",
+                 "opaque")  # fmt: skip
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._function = function
@@ -50,6 +52,7 @@ class CachedCall:
         self._fingerprint: SavedFingerprint | None = None
         self.opaque = ""
         self._contents: list[tuple[np.ndarray, Content]] = []
+        self._forms: list[tuple[Form, dict[str, Any]]] = []
 
     @property
     def name(self) -> str:
@@ -70,6 +73,7 @@ class CachedCall:
             SCOPE.reset(scope)
         arrays = [x for x in flatten(self._result)[0] if isinstance(x, np.ndarray)]
         self._contents = [(x, Content(x)) for x in arrays if not x.dtype.hasobject]
+        self._forms = [(form, form.items()) for form in map(Form, arrays)]
         try:
             self._fingerprint = SavedFingerprint(self._result, is_walked)
         except OpaqueError as error:
@@ -92,16 +96,21 @@ class CachedCall:
 
     def written(self) -> bool:
         """Whether what the call returned has been written into since."""
-        return self._fingerprint is not None and not self._fingerprint.same(self._result)
+        return self._fingerprint is not None and not (
+            self._fingerprint.same(self._result)
+            and all(form.items() == before for form, before in self._forms)
+        )
 
     def restore(self) -> None:
         """Take back what the run wrote into arrays of the result."""
+        for form, before in self._forms:
+            form.update(before)
         for array, content in self._contents:
             content.restore(array)
 
     def same(self) -> bool:
         """Whether the call returns now what it returned then, and from the cache."""
-        self._result, self._contents = None, []
+        self._result, self._contents, self._forms = None, [], []
         return (
             self._fingerprint is not None
             and self.is_held()

@@ -339,6 +339,12 @@ class Maker:
 
     def _test_content(self, name: str, obj: CapturedObject) -> None:
         self._test_identity(name, obj)
+        if isinstance(obj.value, np.ndarray):
+            form = obj.value.dtype, obj.value.shape, obj.value.flags.writeable
+            self._lines.append(
+                f"if ({name}.dtype, {name}.shape, {name}.flags.writeable) != "
+                f"{self._constant(form)}: return N"
+            )
         self._test_same(name, obj.value)
 
     def _test_objects(self, name: str, obj: CapturedObject) -> None:

@@ -27,7 +27,14 @@ from adarray.jitting.captures.checks import Input
 from adarray.jitting.captures.effects import GrowingList, StateBefore, items_of
 from adarray.jitting.captures.fingerprints import is_python, slots_in
 from adarray.jitting.captures.kinds import is_library, is_ours, names_in, stored_in
-from adarray.jitting.captures.parts import Cells, ClassAttributes, Elements, Slots
+from adarray.jitting.captures.parts import (
+    Cells,
+    ClassAttributes,
+    Elements,
+    Form,
+    ObjectParts,
+    Slots,
+)
 from adarray.jitting.captures.walk import CapturedObject, CaptureWalk
 
 _CELL = types.CellType
@@ -282,6 +289,8 @@ class Clones:
             parts.append((Elements(original),) * 2 + ("",))
         elif kind == "objects":
             parts.append((Cells(original),) * 2 + ("",))
+        if isinstance(original, np.ndarray) and (clone is original or obj.hidden):
+            parts.append((Form(original),) * 2 + ("",))
         for cls in (original if kind == "class" else type(original)).__mro__:
             if cls not in self._classes and not is_library(cls.__module__):
                 self._classes.add(cls)
@@ -348,7 +357,8 @@ class Clones:
                 if obj.value is original:
                     return _shown(obj.name)
                 space = getattr(obj.value, "__dict__", None)
-                if space is original or (isinstance(original, Slots) and original.of is obj.value):
+                of = original.of if isinstance(original, ObjectParts) else original
+                if space is of or of is obj.value:
                     where = "" if obj.kind == "module" else f"{_shown(obj.name)}."
                     return f"{where}{keys[0]}"
             if isinstance(original, dict) and "__name__" in original:

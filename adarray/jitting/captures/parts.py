@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from adarray.core.holding import is_set
 from adarray.jitting.captures.fingerprints import slots_in
 
@@ -40,6 +42,10 @@ class ObjectParts:
         """Remove a part, if it is there."""
         with contextlib.suppress(KeyError, AttributeError):
             del self[key]
+
+    def items(self) -> dict[Any, Any]:
+        """Return the parts by name."""
+        return {key: self[key] for key in self.keys()}
 
     def update(self, parts: Mapping[Any, Any]) -> None:
         """Put parts back."""
@@ -126,4 +132,42 @@ class Cells(ObjectParts):
             self.of.flat[key] = value
 
     def __delitem__(self, key: int) -> None:
+        raise KeyError(key)
+
+
+class Form(ObjectParts):
+    """What can be set of an array besides its elements."""
+
+    __slots__ = ("_shape",)
+
+    def __init__(self, of: np.ndarray) -> None:
+        super().__init__(of)
+        self._shape = of.shape
+
+    def keys(self) -> list[str]:
+        """Return the names of the attributes; the type is put back before the shape."""
+        return ["dtype", "shape", "writeable"]
+
+    def __getitem__(self, key: str) -> Any:
+        if key == "writeable":
+            return self.of.flags.writeable
+        if key == "shape":  # another tuple each time
+            return self._shape if self.of.shape == self._shape else self.of.shape
+        return self.of.dtype
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if self[key] is value:
+            return
+        if key != "writeable":
+            setattr(self.of, key, value)
+            return
+        base = self.of.base
+        closed = value and isinstance(base, np.ndarray) and not base.flags.writeable
+        if closed:  # a view is opened while its base is
+            base.flags.writeable = True
+        self.of.flags.writeable = value
+        if closed:
+            base.flags.writeable = False
+
+    def __delitem__(self, key: str) -> None:
         raise KeyError(key)
