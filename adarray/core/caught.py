@@ -9,8 +9,6 @@ have raised are refusals.
 from __future__ import annotations
 
 import dis
-import functools
-import itertools
 import sys
 import types
 from typing import Any
@@ -22,21 +20,15 @@ from adarray.base.errors import RefusalError
 from adarray.base.handlers import telling
 from adarray.base.levels import OPEN, RECORDED, RECORDINGS, around, refused
 from adarray.base.scope import client_of, package_of
+from adarray.core.callees import asks_for_integer
 from adarray.core.trace import Handle, levels_of
 
 # What adarray answers itself, or what has nothing to do with types and text.
 _APART = (RefusalError, AttributeError, LookupError, OSError, StopIteration, AssertionError)
 _READING = (ValueError, ArithmeticError)  # what parsers of text raise, at times without the text
 _SIZES = (ZeroDivisionError, OverflowError, FloatingPointError)
-# Functions that ask whether they have a float, and for an integer if not; where they are named.
 _NO_INTEGER = "cannot be interpreted as an integer"
-_TIMED = frozenset({
-    "sleep", "acquire", "wait", "join", "localtime", "gmtime", "ctime", "fromtimestamp",
-    "utcfromtimestamp", "utime", "setitimer", "settimeout", "setdefaulttimeout", "select", "poll",
-    "sigtimedwait",
-})  # fmt: skip
 _RAISE = dis.opmap["RAISE_VARARGS"]
-_MOST_ITEMS = 256  # values of a container that are searched
 
 # The levels of open traces of which text was made that is no number.
 _told: set[int] = set()
@@ -83,12 +75,13 @@ def _wrongly_passed(error: BaseException, by: str = "") -> list[types.FrameType]
     trace = error.__traceback__
     if trace is None or (isinstance(error, _APART) and not isinstance(error, AttributeError)):
         return []
-    frames = [trace.tb_frame]
+    frames, places = [trace.tb_frame], [trace.tb_lasti]
     while trace.tb_next is not None:
         trace = trace.tb_next
         frames.append(trace.tb_frame)
+        places.append(trace.tb_lasti)
     if isinstance(error, AttributeError):
-        wrong = _is_wrongly_missing(error, frames, trace.tb_lasti)
+        wrong = _is_wrongly_missing(error, frames, places)
     else:
         wrong = _of_tracing(error, frames[-1], trace.tb_lasti, by)
     return frames if wrong else []
@@ -114,37 +107,19 @@ def _of_tracing(error: BaseException, frame: types.FrameType, at: int, by: str) 
     return "traced" in text or ("ADArray" in text and not text.endswith("not callable"))
 
 
-def _is_wrongly_missing(error: AttributeError, frames: list[types.FrameType], at: int) -> bool:
+def _is_wrongly_missing(
+    error: AttributeError, frames: list[types.FrameType], places: list[int]
+) -> bool:
     """Whether an attribute is missing that is there, or not asked for, in a plain run."""
     if not _is_adarray(frames[-1]):
         return False
-    if frames[-1].f_code.co_code[at] != _RAISE:
+    if frames[-1].f_code.co_code[places[-1]] != _RAISE:
         return True  # we met an object that we do not know
-    # An integer was asked for: by some functions, after a float.
-    asking = next((f for f in reversed(frames) if not _is_adarray(f)), frames[0])
-    return _NO_INTEGER in str(error) and _asks_for_time(asking)
-
-
-def _asks_for_time(frame: types.FrameType) -> bool:
-    """Whether code names a function that asks for a float first, or reads something that is one."""
-    names = frame.f_code.co_names
-    if not _TIMED.isdisjoint(names):
-        return True
-    read = [frame.f_globals[n] for n in names if n in frame.f_globals]
-    return any(map(_is_timed, (*read, *frame.f_locals.values())))
-
-
-def _is_timed(x: Any, inside: bool = False) -> bool:
-    """Whether `x` is such a function, or holds one."""
-    if isinstance(x, (types.BuiltinFunctionType, types.MethodType)):
-        return getattr(x, "__name__", "") in _TIMED
-    if isinstance(x, functools.partial):
-        return _is_timed(x.func)
-    if inside or isinstance(x, (types.ModuleType, Handle)):
+    if _NO_INTEGER not in str(error):
         return False
-    items = x if isinstance(x, (dict, list, tuple, set)) else getattr(x, "__dict__", ())
-    values = items.values() if isinstance(items, (dict, types.MappingProxyType)) else items
-    return any(_is_timed(v, inside=True) for v in itertools.islice(values, _MOST_ITEMS))
+    # An integer was asked for: by some functions, such as time.sleep, of what is no float.
+    asking = [k for k, frame in enumerate(frames) if not _is_adarray(frame)]
+    return not (asking and asks_for_integer(frames[asking[-1]], places[asking[-1]]))
 
 
 def _is_adarray(frame: types.FrameType) -> bool:

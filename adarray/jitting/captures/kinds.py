@@ -8,12 +8,14 @@ import contextvars
 import dis
 import enum
 import functools
+import itertools
 import operator
 import re
+import sys
 import threading
 import types
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -274,3 +276,64 @@ def imports_in(code: types.CodeType) -> frozenset[str]:
         if isinstance(constant, types.CodeType):
             names |= imports_in(constant)
     return frozenset(names)
+
+
+class PassedOn(NamedTuple):
+    """Names that code uses as objects; of others only attributes are read, by their names.
+
+    Parameters
+    ----------
+    variables : frozenset of str
+        Modules that are imported are meant by their own names, too.
+    attributes : frozenset of str
+    """
+
+    variables: frozenset[str]
+    attributes: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def passed_on(code: types.CodeType) -> PassedOn:
+    """Return what a code object, and those nested in it, use as objects."""
+    variables: set[str] = set()
+    attributes: set[str] = set()
+    imported: dict[str, str] = {}
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in _NO_USE]
+    for i, following in itertools.pairwise(instructions):
+        if i.opname == "IMPORT_NAME" and following.opname.startswith("STORE_"):
+            imported[following.argval] = i.argval
+        loaded = _loaded(i)
+        variables.update(loaded[:-1])
+        if following.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            variables.update(loaded[-1:])
+            if i.opname == "LOAD_ATTR" and (_METHODS_APART or not (i.arg or 0) & 1):
+                attributes.add(i.argval)
+    variables |= {module for name, module in imported.items() if name in variables}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            variables |= passed_on(constant).variables
+            attributes |= passed_on(constant).attributes
+    return PassedOn(frozenset(variables), frozenset(attributes))
+
+
+_METHODS_APART = sys.version_info < (3, 12)  # whether loads of them have a name of their own
+_NO_USE = frozenset({"CACHE", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "RESUME", "NOP"})
+
+
+def _loaded(instruction: dis.Instruction) -> list[str]:
+    """Return the names of the variables that an instruction loads, the one on top last."""
+    name, value = instruction.opname, instruction.argval
+    if not name.startswith(("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "STORE_FAST_")):
+        return []
+    loaded = [value] if isinstance(value, str) else list(value)  # two in one, of Python 3.13
+    return loaded[1:] if name.startswith("STORE_FAST_LOAD") else loaded
+
+
+@functools.lru_cache(maxsize=4096)
+def texts_in(code: types.CodeType) -> frozenset[str]:
+    """Return the texts in a code object and in those nested in it."""
+    texts = {c for c in code.co_consts if type(c) is str}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            texts |= texts_in(constant)
+    return frozenset(texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -111,7 +112,9 @@ class CapturedState:
                 self._watch(name, source_of(obj.value))
         if not ENVIRONMENT.isdisjoint(self._walk.names):
             self._settings.append(_environment_restorer())
-        if "random" in self._walk.names:
+        if not _DRAWING.isdisjoint(self._walk.names) or any(
+            _is_of_chance(obj.value) for obj in self._walk.order
+        ):
             self._watch("the random state of NumPy", STREAM)
             name, now = "the random state of Python", random.getstate
             self._before.append((name, random, now, now(), random.setstate))
@@ -227,6 +230,15 @@ class CapturedState:
         """Release the objects of the walk: later calls follow the paths to them."""
         self._walk = self._maker = None  # type: ignore[assignment]
         self.inputs, self.values, self._contents = [], [], []
+
+
+# Names by which code draws from streams of the process, besides those of functions that it has.
+_DRAWING = frozenset({"random", "samples"})
+
+
+def _is_of_chance(x: Any) -> bool:
+    """Whether something is a module of random numbers."""
+    return isinstance(x, types.ModuleType) and x.__name__ in ("random", "numpy.random")
 
 
 def _is_cached(edge: Edge) -> bool:

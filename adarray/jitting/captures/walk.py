@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from adarray.base.redirecting import original_of
 from adarray.intercepting.memory import is_cached
 from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint, slots_in
 from adarray.jitting.captures.kinds import (
@@ -34,10 +35,12 @@ from adarray.jitting.captures.kinds import (
     is_library,
     kind_of,
     names_in,
+    passed_on,
     stored_in,
+    texts_in,
     unwrapped,
 )
-from adarray.jitting.captures.surroundings import outside
+from adarray.jitting.captures.surroundings import asks_for_today, is_outside, outside
 from adarray.jitting.shared.options import Constants
 
 LIMIT = 4000
@@ -162,6 +165,8 @@ class CaptureWalk:
         growing: Collection[str] = (),
     ) -> None:
         self.names: set[str] = set()
+        # Attributes that code which gets others by any name uses as objects.
+        self._passed: set[str] = set()
         self.growing = growing
         self._constants = constants
         while True:  # functions that are found add names by which more is found
@@ -186,6 +191,12 @@ class CaptureWalk:
                 self.names.update(x for text in texts for x in text.split(".") if x.isidentifier())
             if len(self.names) == count:
                 break
+        if not _BY_ANY_NAME.isdisjoint(self.names):
+            for edge in [edge for obj in self.order for edge in obj.edges]:
+                x, how = edge.child.value, edge.how
+                attribute = how == "module" and edge.key in self._passed and isinstance(x, type)
+                if (attribute or how not in _BY_NAME) and is_outside(x):
+                    self._refuse_all_of(x, edge.child.name)
         _mark(self.roots)
         for obj in self.order:
             if obj.kind == "cached" and obj.hidden and is_cached(obj.value):
@@ -232,6 +243,19 @@ class CaptureWalk:
                 "adarray.register_captured a rule, or name it in assume_constant"
             )
 
+    def _passed_on(self, code: types.CodeType, name: str, x: Any) -> None:
+        """Refuse code by which anything may be read of a module of clocks, files or the like."""
+        asks = isinstance(x, types.ModuleType) or not _BY_ANY_NAME.isdisjoint(names_in(code))
+        if asks and name in passed_on(code).variables and is_outside(x):
+            self._refuse_all_of(x, name)
+
+    def _refuse_all_of(self, x: Any, name: str) -> None:
+        kind = "module" if isinstance(x, types.ModuleType) else "class"
+        self._refuse(
+            f"it may read anything of the {kind} {x.__name__}, which it uses as an object "
+            f"({name}); write what it needs as {x.__name__}.name"
+        )
+
     def _refuse(self, why: str) -> None:
         self.opaque = self.opaque or why
 
@@ -239,17 +263,23 @@ class CaptureWalk:
 
     def _expand_function(self, f: Any, name: str) -> Iterator[Any]:
         ours = is_library(f.__globals__.get("__name__"))
-        code = f.__code__
+        code = original_of(f.__code__)
         for variable, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
+            if not ours:
+                self._passed_on(code, variable, value)
             if not ours or kind_of(value) in CALLED:
                 yield "cell", cell, value, f"{variable} (a closure of {f.__name__})", True
         if ours:
             return
         self.names |= names_in(code)
+        if not _BY_ANY_NAME.isdisjoint(names_in(code)):
+            self._passed |= passed_on(code).attributes
+        if asks_for_today(texts_in(code), names_in(code)):
+            self._refuse("it reads the clock, by the text of a date, which may be another later")
         for i, value in enumerate(f.__defaults__ or ()):
             yield "default", i, value, f"a default argument of {f.__name__}", True
         for key, value in (f.__kwdefaults__ or {}).items():
@@ -261,7 +291,7 @@ class CaptureWalk:
 
     def _globals(self, f: Any) -> Iterator[Any]:
         """Yield the globals, builtins and modules that a function uses."""
-        space, code = f.__globals__, f.__code__
+        space, code = f.__globals__, original_of(f.__code__)
         wanted = globals_in(code) | stored_in(code)  # what is assigned is there before, or is not
         missing = {key for key in wanted if key not in space}
         if missing:
@@ -272,6 +302,7 @@ class CaptureWalk:
                 self.whole[id(space)] = space
         for key in sorted(wanted):
             if key in space:
+                self._passed_on(code, key, space[key])
                 yield "global", key, space[key], key, True
             elif key in missing and key in vars(builtins):
                 value = vars(builtins)[key]
@@ -280,6 +311,7 @@ class CaptureWalk:
                 yield "builtin", key, value, key, False
         for key in sorted(imports_in(code)):  # inside of the function
             if isinstance(sys.modules.get(key), types.ModuleType):
+                self._passed_on(code, key, sys.modules[key])
                 yield "import", key, sys.modules[key], key, False
 
     def _expand_method(self, method: Any, name: str) -> Iterator[Any]:
@@ -478,6 +510,9 @@ class CaptureWalk:
                             yield "class", (base, key), part, f"{base.__name__}.{key}", False
 
 
+# Names by which code gets attributes that nothing in it names, and ways that are looked at.
+_BY_ANY_NAME = INDIRECT - {"format", "format_map", "vformat", "hasattr", "asdict", "astuple"}
+_BY_NAME = frozenset({"global", "builtin", "import", "module", "cell"})
 # Names by which code goes over all entries of a dictionary.
 _ALL = frozenset({"items", "values", "keys"})
 # Kinds of what modules of libraries hold that are walked; all else there is code.
