@@ -30,7 +30,7 @@ from adarray.core.comparing import (
     compared,
     truths_in,
 )
-from adarray.core.generics import answer_for_typing
+from adarray.core.generics import answer_for_libraries
 from adarray.core.holding import (
     CALLED,
     DATA,
@@ -242,7 +242,7 @@ class _Walk:
     def run(self, f: object) -> Reached:
         """Look at `f`, then at what that leads to."""
         watch_libraries()
-        answer_for_typing()
+        answer_for_libraries()
         self._root = f
         self._needs = not (type(f) is types.FunctionType or dispatches(f))
         self._waiting.append(f)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import io
 import re
 import sys
 import types
@@ -12,7 +13,7 @@ from typing import NoReturn
 
 from adarray.base.errors import TraceError
 from adarray.base.redirecting import original_of
-from adarray.base.scope import package_of
+from adarray.base.scope import client_of, package_of
 from adarray.base.types import Function
 from adarray.core.caught import Shown
 from adarray.core.refusals import leaves_graph
@@ -33,6 +34,8 @@ _SHOWING = frozenset({
 _MATCHING = frozenset({
     "search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "scanner",
 })  # fmt: skip
+# Methods that read what was written into memory.
+_READING = frozenset({"getvalue", "read", "readline", "readlines", "seek"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _ENDS = ("STORE", "RETURN", "POP_JUMP")
 # Parts of a format: flags, width, precision and type.
@@ -142,6 +145,8 @@ def as_text(text: str, x: object, formatted: bool = False) -> str:
         return text
     code = original_of(frame.f_code)
     fate, joined = _fate(code, frame.f_lasti)
+    if fate == "shown" and _is_kept_there(frame):
+        raise text_is_kept(x)
     if fate in ("shown", "compared"):
         return text
     op = dis.opname[code.co_code[frame.f_lasti]]
@@ -194,7 +199,41 @@ def is_compared() -> bool:
 
 def _fate_now() -> str:
     frame = _user()
-    return "shown" if frame is None else _fate(original_of(frame.f_code), frame.f_lasti)[0]
+    if frame is None:
+        return "shown"
+    fate = _fate(original_of(frame.f_code), frame.f_lasti)[0]
+    return "used" if fate == "shown" and _is_kept_there(frame) else fate
+
+
+def _is_kept_there(frame: types.FrameType) -> bool:
+    """Whether text that a frame shows goes to what code can read it from again."""
+    names = set(_before(original_of(frame.f_code), frame.f_lasti))
+    variables = [s[n] for s in (frame.f_locals, frame.f_globals) for n in names if n in s]
+    attributes = [
+        space[n]
+        for x in variables
+        if isinstance(space := getattr(x, "__dict__", None), dict)
+        for n in names
+        if n in space
+    ]
+    for x in (sys.stdout, *variables, *attributes):
+        if type(x) is io.StringIO:
+            if _reads_again(frame):
+                return True
+        elif type(getattr(type(x), "write", None)) is types.FunctionType:
+            space = getattr(type(x), "write").__globals__  # noqa: B009
+            if client_of(space):  # a method that does what it wants
+                return True
+    return False
+
+
+def _reads_again(frame: types.FrameType | None) -> bool:
+    """Whether a frame, or one that called it in the transformed function, reads such text."""
+    while frame is not None and package_of(frame.f_globals.get("__name__")) not in _PASSED:
+        if not _READING.isdisjoint(frame.f_code.co_names):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @functools.lru_cache(maxsize=4096)
