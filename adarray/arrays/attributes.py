@@ -13,16 +13,17 @@ from adarray.arrays.questions import MissingError, is_array
 from adarray.base.aval import Symbolic, aval_of
 from adarray.base.engines import TracingEngine
 from adarray.base.errors import TraceError
+from adarray.base.levels import refused
 from adarray.base.memory import ArgumentMemory
 from adarray.base.op import Layout, Op
 from adarray.base.runtime import MODE
 from adarray.core.graph import LEAF
 from adarray.core.guard import guarded
-from adarray.core.inplace import READ_ONLY, setitem, sync_if_view
+from adarray.core.inplace import setitem, sync_if_view
 from adarray.core.origins import origin_of
 from adarray.core.protocol import call_function, traced
 from adarray.core.refusals import leaves_graph
-from adarray.core.trace import Handle, extras, root_of
+from adarray.core.trace import Handle, levels_of, root_of
 from adarray.device import is_device
 
 if TYPE_CHECKING:
@@ -36,10 +37,15 @@ else:
 def _part(function: Any, x: Any) -> ADArray:
     """Return a part of an array; of a traced Python number, a Python number."""
     r: ADArray = call_function(function, (counted(x),), {})
-    if function is np.imag and isinstance(r._plain, Symbolic) and x.dtype.kind != "c" and r.ndim:
-        extras(r).peers = READ_ONLY  # as the zeros that NumPy gives
     weak = x._x is not None and x._x.weak
     return weakened(r) if weak and not (r._x is not None and r._x.weak) else r
+
+
+def _refused(message: str, x: Any) -> AttributeError:
+    """Return an error that NumPy would not raise; who catches it is told."""
+    error = AttributeError(message)
+    refused(error, levels_of(x) or None)
+    return error
 
 
 def _base_of(x: Any) -> Any:
@@ -192,8 +198,8 @@ class Attributes(_State):
 
     @shape.setter
     def shape(self, to: Any) -> None:  # noqa: ARG002  (a setter's signature)
-        raise AttributeError(
-            "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)"
+        raise _refused(
+            "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)", self
         )
 
     @property
@@ -201,6 +207,14 @@ class Attributes(_State):
         """Type of the elements."""
         dtype: np.dtype[Any] = aval_of(self._plain).dtype
         return dtype
+
+    @dtype.setter
+    def dtype(self, to: Any) -> None:  # noqa: ARG002
+        raise _refused(
+            "dtype: the elements of an ADArray are not read as others in place; write "
+            "x = x.view(dtype)",
+            self,
+        )
 
     @property
     def ndim(self) -> int:

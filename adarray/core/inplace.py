@@ -218,6 +218,8 @@ def setitem(x: Handle, index: object, value: object) -> None:
     sync_if_view(value)
     root = root_of(x)
     peers = root._x.peers if root._x is not None else None
+    if x is not root and x._x is not None and x._x.peers is not None:  # of the view itself
+        peers = x._x.peers
     if peers is None:
         _write(x, index, value)
         return

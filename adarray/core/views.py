@@ -63,4 +63,6 @@ def view_of(source: Handle, op: Op, rest: Operands, params: Params, value: Array
     root = root_of(source)
     steps = source._x.steps if source._x is not None and source is not root else ()
     x = Extras(root, (*steps, (op, rest, params)))
+    if source is not root and source._x is not None:
+        x.peers = source._x.peers  # why the view is not written into
     return type(source)(value, None, x)

@@ -24,11 +24,13 @@ import numpy as np
 
 from adarray.arrays.operators import weakened
 from adarray.arrays.questions import is_array
+from adarray.base.aval import Symbolic
 from adarray.base.op import Layout, Op, Pointwise, composite, register
 from adarray.batching.rules import same
 from adarray.core.dispatch import apply
+from adarray.core.inplace import READ_ONLY
 from adarray.core.protocol import plain, traced
-from adarray.core.trace import Handle, is_weak
+from adarray.core.trace import Handle, extras, is_weak
 from adarray.ops.common import as_operand, composite_if_traced, s
 
 
@@ -118,8 +120,11 @@ def _imag(val: Any) -> Any:
     if is_complex(val):
         return _of(val, apply(imag, (val,)))
     zeros = _of(val, np.zeros_like(val))
-    if isinstance(zeros, Handle) and type(zeros._plain) is np.ndarray:
-        zeros._plain.flags.writeable = False  # as NumPy's: what is written there would be lost
+    if isinstance(zeros, Handle):  # for reading only, as NumPy's: what is written would be lost
+        if type(zeros._plain) is np.ndarray:
+            zeros._plain.flags.writeable = False
+        elif isinstance(zeros._plain, Symbolic) and zeros.ndim:
+            extras(zeros).peers = READ_ONLY
     return zeros
 
 

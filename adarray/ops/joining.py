@@ -12,6 +12,7 @@ from adarray.batching.layouts import joined
 from adarray.core.dispatch import join_hook
 from adarray.core.inplace import plain_value
 from adarray.core.protocol import plain
+from adarray.core.trace import Handle, extras
 from adarray.ops import creation
 from adarray.ops.borrow import borrow
 from adarray.ops.common import newer, normalized_axes, s, zeros_beside
@@ -141,7 +142,17 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     arrays = _as_arrays(args)
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     # Those that have the shape are returned themselves, for writing, too.
-    return tuple(a if a.shape == shape != () else np.broadcast_to(a, shape) for a in arrays)
+    return tuple(a if a.shape == shape != () else _shared(a, shape) for a in arrays)
+
+
+def _shared(a: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast an array. NumPy's may be written into, with a warning; ours may not."""
+    view = np.broadcast_to(a, shape)
+    if isinstance(view, Handle):
+        extras(
+            view
+        ).peers = "elements that np.broadcast_arrays spread share their memory; write into a copy"
+    return view
 
 
 def _pieces(function: Any, ary: Any, indices_or_sections: Any, axis: int) -> Any:

@@ -27,6 +27,5 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
         for i, x in enumerate(xi)
     ]
     if not sparse:
-        shape = np.broadcast_shapes(*(x.shape for x in axes))
-        axes = [np.broadcast_to(x, shape) for x in axes]
+        axes = list(np.broadcast_arrays(*axes))  # which may be written into, with a warning
     return tuple(np.copy(x) for x in axes) if copy else tuple(axes)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.errors import TraceError
 from adarray.base.op import FUNCTIONS, Op, Opaque, composite, register
 from adarray.batching.rules import along
 from adarray.core.dispatch import apply
@@ -396,6 +397,11 @@ def _at(ufunc: Any, target: Any, index: Any, *values: Any) -> None:
             )
         ufunc.at(target, *plain((index, *values)))
         return
+    if not target.flags.writeable:
+        raise TraceError(
+            f"{ufunc.__name__}.at: the array is read-only, and NumPy writes into it nevertheless; "
+            "write into a copy"
+        )
     if not (followed(target) or followed(values) or followed(index)):
         fresh = np.array(sync_if_view(target)._plain)
         ufunc.at(fresh, *plain((index, *values)))
