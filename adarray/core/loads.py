@@ -76,7 +76,8 @@ class _Asking(type):
         if cls is not Type:
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs:
-            return class_of(args[0])
+            inside = LEVEL.get() or SCOPE.get() is not None
+            return class_of(args[0]) if inside else type(args[0])
         return _new_class(sys._getframe(1), args, kwargs)
 
     def __instancecheck__(cls, x: object) -> bool:
@@ -120,7 +121,8 @@ def _getattr(*args: Any) -> object:
             return class_of(args[0])
         if len(args) == 3 and not _has(*args[:2]):
             return args[2]
-    return getattr(*args)
+    value = getattr(*args)
+    return _PASSED.get(id(value), value)
 
 
 # Builtins that ask what a value is, and what answers in their place in all transforms.

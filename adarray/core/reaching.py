@@ -21,6 +21,7 @@ from adarray.base.errors import TraceError
 from adarray.base.redirecting import IdentityCache, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Operands, Params
+from adarray.core.asking import refuse_held_type, take_type
 from adarray.core.caught import watch_libraries
 from adarray.core.comparing import (
     NAMES_NUMPYS,
@@ -318,6 +319,9 @@ class _Walk:
             yield inner
         if not client_of(space):
             return
+        if "ADArray" not in names:  # else it is told the class that is there
+            take_type(f)
+            refuse_held_type(f, names)
         own = self._names.get(id(space))
         if own is None:
             own = self._names[id(space)] = names_for(space)

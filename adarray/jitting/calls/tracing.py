@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from adarray.base.aliasing import shares_memory
+from adarray.base.errors import TraceError
 from adarray.base.levels import LEVEL, remembered, restore
 from adarray.base.spans import span
 from adarray.base.telling import detail
@@ -82,9 +83,13 @@ class Tracing:
     ) -> tuple[Any, StateVariant | None]:
         args, kwargs = arguments
         # Functions may get other code: before it is compared.
-        reach_arguments(args, kwargs)
-        # A reverse walk runs code of the function that it belongs to, and only refers to it.
-        truths = any(asks_truths(reach(f._f).truths) for f in needed(self))
+        try:
+            reach_arguments(args, kwargs)
+            # A reverse walk runs code of the function that it belongs to, and only refers to it.
+            truths = any(asks_truths(reach(f._f).truths) for f in needed(self))
+        except TraceError as error:
+            entry.give_up(str(error))
+            return self.plainly(args, kwargs), None
         state = self._state(entry, variant, bound, alone)
         if state is None:
             return self.plainly(args, kwargs), None
