@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from registered import rules_taken_back
 
 import adarray
 from adarray import NotDifferentiableError
@@ -20,12 +21,8 @@ B = np.array([1.0, -2.0, 0.5])
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    registries: tuple[dict[Any, Any], ...] = (OPS, FUNCTIONS, POINTWISE)
-    references = [dict(r) for r in registries]
-    yield
-    for registry, before in zip(registries, references, strict=True):
-        registry.clear()
-        registry.update(before)
+    with rules_taken_back():
+        yield
 
 
 def compiled_solve(a: Any, b: Any, scale: float = 1.0) -> Any:

@@ -113,6 +113,11 @@ def _place_of_type(x: Any, name: str, names: frozenset[str], depth: int) -> str:
 def _attributes(x: Any) -> Iterator[tuple[str, object]]:
     classes = x.__mro__ if isinstance(x, type) else (x, *type(x).__mro__)
     for owner in classes:
-        space = getattr(owner, "__dict__", None)
+        try:
+            space = (type if isinstance(owner, type) else object).__getattribute__(
+                owner, "__dict__"
+            )
+        except Exception:  # there is none, or a property raises
+            continue
         if isinstance(space, (dict, types.MappingProxyType)):
             yield from tuple(space.items())

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from registered import rules_taken_back
 
 import adarray
-from adarray.base.op import FUNCTIONS, OPS, POINTWISE
 from adarray.errors import ShapeError
 
 X = np.array([0.5, 1.0, 2.0])
@@ -21,13 +21,8 @@ V = np.array([1.0, -0.5, 0.3])
 @pytest.fixture(autouse=True)
 def engine(backend: str) -> Iterator[None]:
     """Run each test on one backend."""
-    registries: tuple[dict[Any, Any], ...] = (OPS, FUNCTIONS, POINTWISE)
-    references = [dict(r) for r in registries]
-    with adarray.use(backend):
+    with rules_taken_back(), adarray.use(backend):
         yield
-    for registry, before in zip(registries, references, strict=True):
-        registry.clear()
-        registry.update(before)
 
 
 def close(a: Any, b: Any) -> None:
