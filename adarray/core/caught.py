@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -126,9 +127,9 @@ def _is_adarray(frame: types.FrameType) -> bool:
     return package_of(frame.f_globals.get("__name__")) == "adarray"
 
 
-def _is_ours(x: object) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(map(_is_ours, x[:64]))
+def _is_ours(x: object, depth: int = 4) -> bool:
+    if isinstance(x, (list, tuple)):  # which may hold themselves
+        return depth > 0 and any(_is_ours(i, depth - 1) for i in x[:64])
     if not issubclass(type(x), Handle):
         return issubclass(type(x), Shown)
     return _is_recorded(x) or bool(levels_of(x))
@@ -219,14 +220,16 @@ class _Handled(Exception):  # noqa: N818  (it is never raised)
 
     Were this a function, it could not be called at the limit of recursion. The interpreter would
     raise the error of that where it was about to handle another one, and do so forever. What a
-    finaliser raises is ignored.
+    finaliser raises is reported; what raises while the finaliser is looked up is not.
     """
 
-    def __del__(self) -> None:
+    @property
+    def __del__(self) -> Callable[[], object]:
         error = self.args[2]
-        if not (OPEN or RECORDINGS) or type(error) is RecursionError:  # no depth left to look
-            return
-        space = sys._getframe(1).f_globals
-        package = package_of(space.get("__name__"))
-        if package not in _KNOWING:
-            note(error, "" if client_of(space) else package)
+        # At the limit of recursion there is no depth left to look.
+        if (OPEN or RECORDINGS) and type(error) is not RecursionError:
+            space = sys._getframe(1).f_globals
+            package = package_of(space.get("__name__"))
+            if package not in _KNOWING:
+                note(error, "" if client_of(space) else package)
+        return list  # called in C

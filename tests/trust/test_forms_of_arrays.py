@@ -14,6 +14,8 @@ from repeated import X, repeat
 import adarray
 from adarray.jitting.captures.parts import Form
 
+# NumPy 2.5 advises against setting shapes and types.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 Made = tuple[Callable[[Any], Any], Callable[[], Any]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -156,10 +157,12 @@ class Form(ObjectParts):
         return self.of.dtype
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if self[key] is value:
+        if self[key] == value:
             return
         if key != "writeable":
-            setattr(self.of, key, value)
+            with warnings.catch_warnings():  # NumPy 2.5 advises the user against it
+                warnings.simplefilter("ignore", DeprecationWarning)
+                setattr(self.of, key, value)
             return
         base = self.of.base
         closed = value and isinstance(base, np.ndarray) and not base.flags.writeable
