@@ -60,21 +60,28 @@ def _shows(x: Value, base: Value, view: StridedLayout) -> bool:
 
 
 def through(b: Builder, view: StridedLayout, x: Value) -> Value | None:
-    """Return what a view of boxes or concatenated parts shows, if that is one of them alone."""
-    moved = False
+    """Return what a view of boxes or concatenated parts shows, if that is one of them alone.
+
+    It is no earlier state of an array that boxes are written into: what is read later keeps
+    its memory, so the boxes could not be written where the array lies, and each would copy it.
+    """
+    first, latest = x, (view, x)
     for _ in range(DEPTH):
         part = _part(view, x)
         if part is None:
             break
+        beside = part[1] is x.args[0] and isinstance(x.primitive, UpdateSlice)
         view, x = part
-        moved = True
         while isinstance(x.primitive, View):
             inner = StridedLayout(x.primitive.offset, x.primitive.strides, x.shape)
             composed = views.compose(view, inner)
             if composed is None:
                 return b.view(x, *view)
             view, x = composed, x.args[0]
-    return b.view(x, *view) if moved else None
+        if not (beside and isinstance(x.primitive, UpdateSlice)):
+            latest = view, x
+    view, x = latest
+    return b.view(x, *view) if x is not first else None
 
 
 def _part(view: StridedLayout, x: Value) -> tuple[StridedLayout, Value] | None:

@@ -20,12 +20,12 @@ def matmul(b: Builder, x: Value, y: Value) -> Value | None:
     if x.ndim == 0 or y.ndim == 0:
         return None
     if x.shape[-1] == 1:  # nothing is summed
-        left = x if x.ndim == 1 else b.reshape(x, x.shape[:-1])
+        left = b.reshape(x, x.shape[:-1])
         if y.ndim == 1:
             return b.map("multiply", left, b.reshape(y, ()))
         row = b.reshape(y, (*y.shape[:-2], y.shape[-1]))
         if x.ndim == 1:
-            return b.map("multiply", b.reshape(left, ()), row)
+            return b.map("multiply", left, row)
         row = b.reshape(row, (*row.shape[:-1], 1, row.shape[-1]))
         return b.map("multiply", x, row)
     return b.matmul(x, y)

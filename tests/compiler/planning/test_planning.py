@@ -291,6 +291,20 @@ class TestRings:
         assert len(checked(f, RNG.normal(size=(23, 6))).steps) == 1
 
 
+def trace_of_diagonal(x, y):
+    t = 0.0
+    for k in range(len(x)):
+        t += np.tanh(x[k, k])
+    return np.sum(y * (x + t))
+
+
+def forward_substitution(x, y):
+    z = np.full(len(x), -1.0)
+    for k in range(len(x)):
+        z[k] = (y[k] - x[k, :k] @ z[:k]) / x[k, k]
+    return np.sum(np.sin(z))
+
+
 class TestMemory:
     @staticmethod
     def deep(x, w):
@@ -322,6 +336,27 @@ class TestMemory:
         x = RNG.normal(size=64)
         new_plan = checked(f, x)
         assert new_plan.arena <= 3 * x.nbytes
+
+    @pytest.mark.parametrize("loop", [trace_of_diagonal, forward_substitution])
+    def test_gradients_of_element_loops_write_elements_not_arrays(self, loop):
+        """A write that copies the array would make n of them cost n arrays."""
+
+        def counts(n):
+            x, y = RNG.normal(size=(n, n)) + 3 * np.eye(n), RNG.normal(size=n)
+            made = checked(adarray.grad(loop), x, y)
+            assert made.arena <= 3 * x.nbytes
+            assert not any(isinstance(s, CallStep) for s in made.steps)
+            whole = [
+                s
+                for s in made.steps
+                if isinstance(s, KernelStep) and s.work >= 0.5 * x.size and len(s.values) == 1
+            ]
+            return len(whole), sum(s.work for s in made.steps if isinstance(s, KernelStep))
+
+        few, work = counts(48)
+        many, more = counts(96)
+        assert few == many <= 2  # the array that the elements are written into
+        assert more <= 5 * work  # as many elements as the matrix has
 
 
 class TestLongPrograms:

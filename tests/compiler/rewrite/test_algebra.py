@@ -321,6 +321,29 @@ def test_long_chains_of_writes_are_not_walked_to_the_end():
     assert r.kinds().count("update_slice") <= 400
 
 
+def test_what_was_written_long_ago_is_read_in_the_latest_state():
+    """An earlier state that is still read could not be written in place."""
+
+    def made(writes, start, stop):
+        def f(b, x, y):
+            for k in range(writes):
+                x = b.update_slice(x, b.slice(y, 0, k, k + 1), (k,), (1,))
+            return b.concatenate([b.slice(x, 0, start, stop), x], 0)
+
+        after = simplified(f, np.zeros(64), np.ones(40))
+        view, latest = after.outputs[0].args
+        return view.args[0], latest
+
+    shown, _ = made(16, 63, 64)
+    assert mnemonic(shown.primitive) == "program_input"  # beside all of few boxes
+    shown, latest = made(40, 63, 64)
+    assert shown is latest
+    shown, latest = made(10, 3, 9)  # in the boxes of several writes, before the last one
+    assert shown is latest
+    shown, _ = made(40, 30, 31)
+    assert mnemonic(shown.primitive) == "program_input"  # what was written there
+
+
 # -- gradients ---------------------------------------------------------------------------------
 
 
