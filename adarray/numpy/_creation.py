@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray
-from adarray.base.runtime import MODE
 from adarray.core.protocol import call_function, plain, traced
 from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle
 from adarray.numpy._lift import dressed, lift
-from adarray.ops import creation
+from adarray.ops import buffers, creation
 
 
 def check_device(device: Any, name: str) -> None:
@@ -44,12 +43,9 @@ def from_plain(function: Callable[..., Any], name: str | None = None) -> Callabl
             raise leaves_graph(
                 f"{name}", "its arguments are shapes and counts, which have no derivative"
             )
-        mode = MODE.get()
-        # What empty memory holds would be a constant of a recording, another one in each.
-        recorded = function is np.empty and mode is not None and mode.symbolic
-        run = np.zeros if recorded else function
         return lift(run(*plain(args), **plain(kwargs)), args)
 
+    run = buffers.empty if function is np.empty else function
     return dressed(make, function, name)
 
 

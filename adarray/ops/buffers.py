@@ -1,4 +1,4 @@
-"""``np.ndarray(shape, buffer=x)``: an array over the memory of another."""
+"""Memory as an array: ``np.ndarray(shape, buffer=x)``, and what nobody has written into yet."""
 
 from __future__ import annotations
 
@@ -6,10 +6,28 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.runtime import MODE
 from adarray.core.inplace import sync_if_view
 from adarray.core.protocol import concrete
 from adarray.core.refusals import leaves_graph
 from adarray.core.trace import Handle
+
+
+def empty(*args: Any, **kwargs: Any) -> Any:
+    """As `numpy.empty`; zeros where a run is recorded."""
+    return _unwritten(np.empty(*args, **kwargs))
+
+
+def _unwritten(x: np.ndarray) -> np.ndarray:
+    """Return an array that nobody has written into; where a run is recorded, zeros.
+
+    What the memory happens to hold would be a constant of the recording, another one in each.
+    """
+    mode = MODE.get()
+    if mode is None or not mode.symbolic or x.dtype.kind not in "biufc":
+        return x
+    rows = x.flags.c_contiguous or not x.flags.f_contiguous
+    return np.zeros(x.shape, x.dtype, "C" if rows else "F")
 
 
 def ndarray(
@@ -28,7 +46,8 @@ def ndarray(
         If the elements are not those of a slice of the buffer.
     """
     if not isinstance(buffer, Handle):
-        return np.ndarray(shape, dtype, buffer, offset, strides, order)
+        plain = np.ndarray(shape, dtype, buffer, offset, strides, order)
+        return _unwritten(plain) if buffer is None and strides is None else plain
     memory = concrete(sync_if_view(buffer))
     plain = np.ndarray(shape, dtype, np.asarray(memory), offset, strides, order)  # its errors
     flat: Any = buffer

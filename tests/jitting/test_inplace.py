@@ -206,6 +206,73 @@ def test_gradients_of_writes(name: str, backend: str) -> None:
             np.testing.assert_allclose(g, g2, rtol=1e-12, atol=1e-13)
 
 
+# -- memory that nobody has written into ---------------------------------------------------------
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "empty": lambda x: np.empty(x.shape, x.dtype),
+    "empty, columns": lambda x: np.empty(x.shape, x.dtype, "F"),
+    "ndarray": lambda x: np.ndarray(x.shape, dtype=x.dtype),
+    "ndarray, columns": lambda x: np.ndarray(x.shape, x.dtype, order="F"),
+    "empty_like": lambda x: np.empty_like(x),
+    "of the drop-in": lambda x: adarray.numpy.empty(x.shape, dtype=x.dtype),
+}
+
+
+def dirty() -> None:
+    """Leave other contents in freed memory than there were."""
+    for size in (96, 96, 48, 48):
+        np.frombuffer(RNG.bytes(size)).copy()
+
+
+RNG = np.random.default_rng(11)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_empty_memory_holds_is_not_part_of_a_recording(backend: str, name: str) -> None:
+    make = MAKERS[name]
+
+    def filled(x: Any) -> Any:
+        y = make(x)
+        assert y.flags.f_contiguous == ("columns" in name)
+        for k in range(3):
+            y[k] = x[k] ** 2
+        part = make(x)
+        part[:, 1:] = x[:, 1:]
+        return np.sum(y) + np.sum(part[:, 1:])  # the first column of `part` is never written
+
+    def unwritten(x: Any) -> Any:
+        part = make(x)
+        part[1:] = 3.0 * x[1:]
+        return np.sum(part)
+
+    with use_all_sizes(backend):
+        jitted = adarray.jit(adarray.grad(filled, intercept=True))
+        constant = adarray.jit(adarray.grad(unwritten, intercept=True))
+        for _ in range(4):
+            dirty()
+            x = RNG.normal(size=(3, 4))
+            expected = 2 * x
+            expected[:, 1:] += 1.0
+            np.testing.assert_allclose(jitted(x), expected, rtol=1e-14)
+            dirty()
+            np.testing.assert_array_equal(constant(x), [[0.0] * 4] + 2 * [[3.0] * 4])
+        assert jitted.cache_info().eager == constant.cache_info().eager == 0
+        assert jitted.cache_info().traces == 2
+
+
+def test_empty_arrays_of_objects_stay_what_they_are() -> None:
+    def first(x: Any) -> Any:
+        names = np.empty(2, object)
+        assert names[0] is None
+        assert np.ndarray(2, object)[1] is None
+        names[:] = "a", "b"
+        return 2.0 * x if names[1] == "b" else x
+
+    jitted = adarray.jit(first)
+    for _ in range(3):
+        np.testing.assert_array_equal(jitted(X), 2.0 * X)
+
+
 # -- arguments -----------------------------------------------------------------------------------
 
 
