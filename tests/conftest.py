@@ -24,11 +24,12 @@ for _variable, _value in {
 
 import adarray
 from adarray.errors import BackendError
-from adarray.jitting.tree import build
+from adarray.jitting.tree import build, trial
 from adarray.testing._ops import use_all_sizes
 
 # Tests look at what is compiled, however busy the machine is.
 build.ANSWERED = None
+trial.SUSPECT = None  # nor how fast it is
 
 # Runs the suite's functions under `adarray.jit` too (see tests/support/under_jit.py).
 UNDER_JIT = bool(os.environ.get("ADARRAY_JIT"))

@@ -8,6 +8,7 @@ import inspect
 import threading
 import types
 from collections.abc import Callable, Hashable
+from time import perf_counter
 from typing import Any
 
 from adarray.arrays.adarray import ADArray
@@ -36,6 +37,7 @@ from adarray.jitting.tree.nodes import are_of, attach, can_be_node, op_of
 from adarray.jitting.tree.reruns import SPENT
 from adarray.jitting.tree.run import MissError, TreeWalk
 from adarray.jitting.tree.tree import TreeNode
+from adarray.jitting.tree.trial import Trial
 from adarray.transforms.tree import flatten
 
 MAX_SIGNATURES = 256
@@ -222,6 +224,10 @@ class JitFunction(Tracing):
             return self.plainly(args, kwargs), None
         if variant.written and variant.writes_hidden(bound.statics, inputs):
             return self.plainly(args, kwargs), None
+        trial = variant.trial if alone and not variant.waits else None
+        if trial is not None and trial.turn:
+            return self._own_turn(entry, trial, arguments), None
+        begun = perf_counter()
         walk = TreeWalk(
             variant.tree, self._prepared_inputs(variant, bound, inputs), variant.builder.build
         )
@@ -253,9 +259,22 @@ class JitFunction(Tracing):
             and all(i < len(bound.values) for i, _, _ in leaf.writes)
         ):
             compare(self._f, before, bound.rebuild, result, entry.signature)
+        if trial is not None and trial.done and variant.fast is trial:
+            variant.fast = trial.run
+        elif trial is not None:
+            trial.ran(perf_counter() - begun)
         if variant.waits:
             variant.fast = self._fast(variant, captures, bound)
         return result, variant
+
+    def _own_turn(self, entry: Entry, trial: Trial, arguments: Arguments) -> Any:
+        """Run the function itself where that may be faster than its compiled code."""
+        args, kwargs = arguments
+        start = perf_counter()
+        result = self.plainly(args, kwargs)
+        if trial.ran_plainly(perf_counter() - start):
+            entry.give_up(trial.reason())
+        return result
 
     @staticmethod
     def _prepared_inputs(variant: StateVariant, bound: Bound, inputs: list[Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from adarray.jitting.tree.build import JitWarning, SegmentCompiler
 from adarray.jitting.tree.entries import Entry, StateVariant
 from adarray.jitting.tree.nodes import needed
 from adarray.jitting.tree.run import runner
+from adarray.jitting.tree.trial import Trial
 from adarray.transforms.running import prepared
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -260,9 +261,20 @@ class Tracing:
             waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
             with variant.tree.lock:
                 variant.builder.build(waiting)
+            if variant.trial is None and variant.tree.root is not None and variant.tree.root.ready:
+                variant.trial = self._trial(entry, variant, run.seconds)
             variant.fast = self._fast(variant, state.values, bound)
         state.forget()
         return variant
+
+    @staticmethod
+    def _trial(entry: Entry, variant: StateVariant, seconds: float) -> Trial | None:
+        """Return the trial of what has just been compiled, or None.
+
+        Calls on a device return before it has computed. Donated memory is given up only once.
+        """
+        refused = checking() or entry.donates or variant.device is not None
+        return None if refused else Trial(seconds)
 
     @staticmethod
     def _fast(
@@ -284,7 +296,8 @@ class Tracing:
         variant.waits = pending(variant.tree.nodes())
         if variant.waits:
             return None
-        return runner(variant.tree, variant.builder.build, enter)
+        run = runner(variant.tree, variant.builder.build, enter)
+        return run if run is None or variant.trial is None else variant.trial.of(run)
 
     # -- what donation adds ---------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from adarray.jitting.shared.signature import Bound
 from adarray.jitting.tree.build import SegmentCompiler, say
 from adarray.jitting.tree.matching import Matcher
 from adarray.jitting.tree.tree import Tree
+from adarray.jitting.tree.trial import Trial
 
 
 class CacheInfo(NamedTuple):
@@ -67,6 +68,8 @@ class StateVariant:
         # Set when there is one segment: inputs -> result.
         self.fast: Callable[[list[Any]], Any] | None = None
         self.waits = False  # whether there is none because something is still being compiled
+        # Whether compiled code is faster than the function itself; None: not asked.
+        self.trial: Trial | None = None
         self.written: list[int] = []  # inputs that some path writes into
         self.touched = False  # whether one writes into copies of inputs: `Recording.touched`
         self.effects = False  # whether some path changes objects
