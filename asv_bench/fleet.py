@@ -240,6 +240,8 @@ class Fleet:
         Seconds to wait for one answer.
     worker : Path, optional
         The script that answers.
+    pythons : dict, optional
+        Interpreters by engine, where it is not the one of `interpreter`.
     """
 
     def __init__(
@@ -251,13 +253,19 @@ class Fleet:
         progress: Any = None,
         patience: float = PATIENCE_S,
         worker: Path = WORKER,
+        pythons: dict[str, str] | None = None,
     ) -> None:
+        pythons = pythons or {}
         self.rounds = rounds
         self.others: list[float] = []
         self.progress = progress or (lambda _: None)
         self.members = {
             name: Member(
-                name, interpreter(name, peer_python), threads, patience=patience, worker=worker
+                name,
+                pythons.get(name) or interpreter(name, peer_python),
+                threads,
+                patience=patience,
+                worker=worker,
             )
             for name in engines
         }

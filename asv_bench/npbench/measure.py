@@ -1,0 +1,77 @@
+"""Measure every program on every engine; return one report of plain numbers."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asv_bench.fleet import Failed, Fleet, Result
+from asv_bench.npbench.engines import PEERS
+from asv_bench.npbench.programs import deviation, find
+
+WORKER = Path(__file__).with_name("worker.py")
+# How far slopes may be from differences, in double and in single precision.
+TOLERANCE = {False: 1e-4, True: 2e-2}
+Progress = Callable[[str], None]
+
+
+def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
+    """Return the report."""
+    programs = find(options.root)
+    names = [n for n in programs if not options.programs or n in options.programs]
+    pythons = dict.fromkeys(PEERS, options.peer_python)
+    engines = ["numpy", *options.engines]
+    report: dict[str, Any] = {"sizes": options.sizes, "programs": {}}
+    with Fleet(
+        engines, options.peer_python, options.threads, options.rounds, progress,
+        options.patience, WORKER, pythons,
+    ) as fleet:  # fmt: skip
+        report["engines"] = {n: m.absent or m.version for n, m in fleet.members.items()}
+        for name in names:
+            rows = report["programs"][name] = {}
+            for size in options.sizes:
+                if size in programs[name].info["parameters"]:
+                    rows[size] = one(fleet, name, str(options.root), size)
+        report["others"] = fleet.others
+    return report
+
+
+def one(fleet: Fleet, name: str, root: str, size: str) -> dict[str, Any]:
+    """Return the times of one program of one size, and whether its gradients are right."""
+    results = fleet.race(size, name, root=root, size=size)
+    try:
+        asked = fleet.members["numpy"].ask(do="differences", name=name, root=root, size=size)
+        expected = asked["slopes"]
+    except Failed as error:
+        expected, results["numpy"] = [], Result([], [], [], str(error))
+    return {engine: figures(r, expected) for engine, r in results.items()}
+
+
+def figures(r: Result, expected: list[list[float]]) -> dict[str, Any]:
+    """Return what a report holds of one engine: times, or the error."""
+    if r.error or not r.times:
+        return {"error": r.error or "it was not timed"}
+    said = r.prepared
+    row: dict[str, Any] = {
+        "median": r.median,
+        "times": [times[0] for times in r.times],
+        "others": r.others,
+        "first": said["first"],
+        "peak": said["peak"],
+        "note": said["note"],
+    }
+    if said["slopes"]:
+        row["deviation"] = off = deviation(said["slopes"], expected) if expected else None
+        row["right"] = off is not None and off <= TOLERANCE[said["single"]]
+    return row
+
+
+def ratio(row: dict[str, Any], a: str, b: str) -> float | None:
+    """Return `b`'s time in units of `a`'s: the median over rounds that both were in."""
+    first, second = row.get(a, {}), row.get(b, {})
+    if not first.get("times") or not second.get("times"):
+        return None
+    return statistics.median(y / x for x, y in zip(first["times"], second["times"], strict=True))

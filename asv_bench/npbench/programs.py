@@ -1,0 +1,262 @@
+"""Programs of an NPBench checkout: what they are called with, and what is differentiated.
+
+Nothing of NPBench is here: its descriptions (``bench_info``) and texts are read from the folder
+that the user names. Loaded by workers, also in interpreters that have no adarray.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import types
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SIZES = ("S", "M", "L", "paper")
+Data = dict[str, Any]
+
+
+class Program(NamedTuple):
+    """One program.
+
+    Parameters
+    ----------
+    name : str
+        Name of its description.
+    root : Path
+        The checkout.
+    info : dict
+        The description.
+    """
+
+    name: str
+    root: Path
+    info: dict[str, Any]
+
+    def text(self, postfix: str, apart: str = "") -> types.ModuleType:
+        """Return the module of a text of the program: ``"numpy"``, ``"jax"``, or another.
+
+        It is loaded once; `apart` names another copy of it.
+
+        Raises
+        ------
+        LookupError
+            If there is none.
+        """
+        ending = f"_{postfix}" if postfix else ""
+        folder = self.root / "npbench" / "benchmarks" / self.info["relative_path"]
+        path = folder / f"{self.info['module_name']}{ending}.py"
+        if not path.is_file():
+            raise LookupError(f"{self.name} has no text for {postfix or 'its data'}")
+        name = f"npbench_{self.name}{ending}{apart}"
+        known = sys.modules.get(name)
+        if known is not None and known.__file__ == str(path):
+            return known
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def function(self, postfix: str) -> Callable[..., Any]:
+        """Return the function of a text."""
+        function: Callable[..., Any] = getattr(self.text(postfix), self.info["func_name"])
+        return function
+
+    def data(self, size: str) -> Data:
+        """Return what the function is called with, by name."""
+        data: Data = dict(self.info["parameters"][size])
+        init = self.info.get("init")
+        if init:
+            make = getattr(self.text(""), init["func_name"])
+            made = make(*[data[k] for k in init["input_args"]])
+            names = init["output_args"]
+            data.update(zip(names, made if len(names) > 1 else (made,), strict=True))
+        return {k: data[k] for k in self.info["input_args"]}
+
+    def inputs(self, data: Data) -> list[str]:
+        """Return the inputs that derivatives are taken of: arrays, or else numbers."""
+        arrays = [k for k in self.info["array_args"] if is_inexact(data[k])]
+        return arrays or [k for k, x in data.items() if is_inexact(x)]
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether something is a floating-point or complex number, or an array of them."""
+    return np.asarray(x).dtype.kind in "fc"
+
+
+def find(root: Path) -> dict[str, Program]:
+    """Return the programs of a checkout by name.
+
+    Raises
+    ------
+    LookupError
+        If there are none.
+    """
+    paths = sorted((root / "bench_info").glob("*.json"))
+    if not paths:
+        raise LookupError(f"{root} is no checkout of NPBench: it has no bench_info/*.json")
+    return {p.stem: Program(p.stem, root, json.loads(p.read_text())["benchmark"]) for p in paths}
+
+
+def copied(data: Data, names: Any = None) -> Data:
+    """Return the data with arrays of their own: all, or those of some names."""
+    return {
+        k: x.copy() if isinstance(x, np.ndarray) and (names is None or k in names) else x
+        for k, x in data.items()
+    }
+
+
+class Objective(NamedTuple):
+    """A weighted sum of all that a program computes: what it returns, and what it writes.
+
+    Parameters
+    ----------
+    returned : int
+        How many results the function returns.
+    written : list of str
+        The inputs that it writes into.
+    counted : list of int
+        Which of the results, and then of the written inputs, have derivatives.
+    outputs : list of ndarray
+        Their values.
+    weights : list of ndarray
+    """
+
+    returned: int
+    written: list[str]
+    counted: list[int]
+    outputs: list[np.ndarray]
+    weights: list[np.ndarray]
+
+    def outputs_of(self, result: Any, arguments: Data) -> list[Any]:
+        """Return the outputs of a call, in the order of the weights."""
+        every = [*leaves(result), *[arguments[k] for k in self.written]]
+        return [every[i] for i in self.counted]
+
+    def value(self, xp: Any, outputs: list[Any]) -> Any:
+        """Return the weighted sum of outputs, by the functions of `xp`."""
+        total: Any = 0.0
+        for w, x in zip(self.weights, outputs, strict=True):
+            if w.dtype.kind == "c":
+                total = total + xp.sum(w.real * xp.real(x)) + xp.sum(w.imag * xp.imag(x))
+            else:
+                total = total + xp.sum(w * x)
+        return total
+
+
+def leaves(result: Any) -> list[Any]:
+    """Return the arrays and numbers of a result."""
+    if result is None:
+        return []
+    if isinstance(result, (tuple, list)):
+        return [x for part in result for x in leaves(part)]
+    return [result]
+
+
+def objective(program: Program, data: Data) -> Objective:
+    """Return the objective of a program: NumPy runs it once, to see what it computes."""
+    arguments = copied(data)
+    results = leaves(program.function("numpy")(*arguments.values()))
+    written = [
+        k
+        for k, x in data.items()
+        if isinstance(x, np.ndarray)
+        and not np.array_equal(x, arguments[k], equal_nan=x.dtype.kind in "fc")
+    ]
+    every = [*results, *[arguments[k] for k in written]]
+    counted = [
+        i
+        for i, x in enumerate(every)
+        if is_inexact(x) and not any(x is y for y in every[:i])  # what it returns, too
+    ]
+    outputs = [np.array(every[i]) for i in counted]
+    rng = np.random.default_rng(zlib.crc32(program.name.encode()))
+    weights = [_weights(rng, x) for x in outputs]
+    return Objective(len(results), written, counted, outputs, weights)
+
+
+def _weights(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Return weights for the elements of an output; none where that is infinite or nan."""
+    w = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+    if x.dtype.kind == "c":
+        w = w + 1j * rng.uniform(0.5, 1.5, x.shape)
+    w = np.where(np.isfinite(x), w, 0.0) if np.isfinite(x).all() else w * np.isfinite(x)
+    return np.asarray(w, np.result_type(x.dtype))
+
+
+# -- checks -------------------------------------------------------------------------------
+
+DIRECTIONS = 2
+# Steps of differences, relative to the largest element; the best one counts.
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
+
+
+def directions(program: Program, data: Data) -> list[Data]:
+    """Return directions in which slopes are compared: one array for each input."""
+    rng = np.random.default_rng(zlib.crc32(program.name.encode()) + 1)
+    made = []
+    for _ in range(DIRECTIONS):
+        direction = {}
+        for k in program.inputs(data):
+            x = np.asarray(data[k])
+            d = rng.normal(size=x.shape)
+            if x.dtype.kind == "c":
+                d = d + 1j * rng.normal(size=x.shape)
+            direction[k] = d * (np.max(np.abs(x), initial=0.0) or 1.0)
+        made.append(direction)
+    return made
+
+
+def slopes(gradients: Data, along: list[Data]) -> list[tuple[float, float]]:
+    """Return the slope along each direction, and the norm of what it is the sum of.
+
+    The gradient of a complex number ``a + ib`` is ``df/da - i df/db``.
+    """
+    found = []
+    for direction in along:
+        parts = [np.real(np.asarray(gradients[k]) * d).ravel() for k, d in direction.items()]
+        flat = np.concatenate(parts).astype(np.float64)
+        found.append((float(np.sum(flat)), float(np.linalg.norm(flat))))
+    return found
+
+
+def differences(program: Program, data: Data) -> list[list[float]]:
+    """Return the slopes along each direction by central differences, for each step.
+
+    Floating-point inputs are of double precision, whatever the program's are.
+    """
+    wide = {k: _widened(x) for k, x in data.items()}
+    target = objective(program, data)
+    function = program.function("numpy")
+
+    def value(direction: Data, step: float) -> float:
+        moved = copied(wide)
+        for k, d in direction.items():
+            moved[k] = wide[k] + step * d
+        result = function(*moved.values())
+        return float(target.value(np, target.outputs_of(result, moved)))
+
+    return [
+        [(value(d, h) - value(d, -h)) / (2 * h) for h in STEPS] for d in directions(program, data)
+    ]
+
+
+def _widened(x: Any) -> Any:
+    if not is_inexact(x) or not isinstance(x, np.ndarray):
+        return x
+    return x.astype(np.result_type(x, np.float64))
+
+
+def deviation(found: list[tuple[float, float]], by_differences: list[list[float]]) -> float:
+    """Return by how much slopes differ from differences, in units of their size."""
+    return max(
+        min(abs(slope - h) / (max(abs(slope), abs(h), norm) or 1.0) for h in steps)
+        for (slope, norm), steps in zip(found, by_differences, strict=True)
+    )

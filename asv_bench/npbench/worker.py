@@ -1,0 +1,99 @@
+"""One engine in a process of its own, driven over pipes by `asv_bench.npbench`.
+
+The protocol is that of `asv_bench.worker`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Appended, so that an installed adarray (with its compiled modules) comes first.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from asv_bench.jit.once import forget_peak, status, timed
+from asv_bench.npbench.engines import Task, make
+from asv_bench.npbench.programs import copied, differences, directions, find, objective, slopes
+from asv_bench.worker import UNTIL_COMPILED, Worker, batch_size, digest_of, serving
+
+# What compiled code that is slower than the program needs to be given up, and calls that it may
+# take; and seconds for them.
+MORE, MORE_S = 12, 10.0
+
+
+class ProgramWorker(Worker):
+    """The state of one worker: its engine and the call that was prepared."""
+
+    def __init__(self, engine: str, threads: int) -> None:
+        self.engine = make(engine, threads)
+        self.calls: list[tuple[Callable[[], Any], int]] = []
+
+    def prepare(self, kind: str, name: str, root: str = "", size: str = "S") -> dict[str, Any]:  # type: ignore[override]
+        """Compute the derivatives of a program until compiled code runs; return what was found.
+
+        Returns
+        -------
+        dict
+            ``digest``: of value and gradients; ``slopes``: along `directions`; ``first``: seconds
+            until the last of the first calls; ``peak``: bytes that they took at most; ``note``:
+            why it is not compiled.
+        """
+        del kind  # it does one thing
+        self.calls.clear()
+        gc.collect()
+        program = find(Path(root))[name]
+        data = program.data(size)
+        task = Task(program, data, objective(program, copied(data)))
+        before = status("VmRSS")
+        forget_peak()
+        spent: list[float] = []
+        prepared: Any = None
+        result: Any = None
+
+        def first() -> None:
+            nonlocal prepared
+            prepared = self.engine.prepare(task)
+
+        def call() -> None:
+            nonlocal result
+            result = prepared.call()
+
+        spent.append(timed(first))
+        spent += [timed(call) for _ in range(UNTIL_COMPILED)]
+        value, gradients = prepared.result(result)
+        peak = status("VmHWM") - before
+        calls = 0
+        later: list[float] = []
+        while calls < MORE and sum(later) < MORE_S:  # slow compiled code is given up meanwhile
+            later.append(timed(call))
+            calls += 1
+        found = slopes(gradients, directions(program, data)) if gradients else []
+        self.calls.append((prepared.call, batch_size(prepared.call)))
+        return {
+            "digest": digest_of(value, [_real(g) for g in gradients.values()]),
+            "slopes": found,
+            "first": sum(spent),
+            "peak": peak,
+            "note": prepared.note(),
+            "single": any(np.asarray(x).dtype in (np.float32, np.complex64) for x in data.values()),
+        }
+
+    def differences(self, root: str, name: str, size: str) -> dict[str, Any]:
+        """Return slopes by differences."""
+        program = find(Path(root))[name]
+        return {"slopes": differences(program, program.data(size))}
+
+
+def _real(g: Any) -> Any:
+    """Return a gradient as real numbers."""
+    g = np.asarray(g)
+    return np.stack([g.real, g.imag]) if g.dtype.kind == "c" else g
+
+
+if __name__ == "__main__":
+    serving(lambda: ProgramWorker(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,282 @@
+"""The comparison on NPBench's programs, on a checkout that is made up: no time is judged here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adarray
+
+ROOT = Path(__file__).resolve().parents[2]
+if not (ROOT / "asv_bench").is_dir():
+    pytest.skip("the benchmarks are not part of this checkout", allow_module_level=True)
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))  # last: an installed adarray stays the one in use
+
+with warnings.catch_warnings():  # the suite makes warnings errors, for itself
+    from asv_bench.engines import Absent
+    from asv_bench.npbench import __main__ as script
+    from asv_bench.npbench import engines, measure, picture, programs, report, worker
+
+TEXTS = {
+    # Writes into an argument, and returns nothing.
+    "sweep": {
+        "info": {
+            "parameters": {"S": {"N": 6, "T": 2}, "M": {"N": 9, "T": 3}},
+            "init": {"func_name": "initialize", "input_args": ["N"], "output_args": ["a", "b"]},
+            "input_args": ["T", "a", "b"], "array_args": ["a", "b"],
+        },
+        "": "import numpy as np\ndef initialize(n):\n"
+            "    return np.linspace(0.1, 1.0, n), np.cos(np.arange(n) * 1.0)\n",
+        "numpy": "import numpy as np\ndef kernel(T, a, b):\n    for t in range(T):\n"
+                 "        for i in range(1, len(a)):\n            a[i] = np.sin(a[i - 1]) * b[i]\n",
+        "jax": "def kernel(T, a, b):\n    return a\n",
+    },
+    # Returns several things, one of them an argument that it writes into, and one of whole numbers.
+    "pieces": {
+        "info": {
+            "parameters": {"S": {"N": 5, "scale": 0.5}},
+            "init": {"func_name": "make", "input_args": ["N"], "output_args": ["x"]},
+            "input_args": ["x", "scale"], "array_args": ["x"],
+        },
+        "": "import numpy as np\ndef make(n):\n    return np.arange(1.0, n + 1)\n",
+        "numpy": "import numpy as np\ndef kernel(x, scale):\n    x *= scale\n"
+                 "    y = np.exp(-x)\n    return x, (y, np.argmax(y)), np.sum(y)\n",
+        "jax": "raise ImportError('only for a test')\n",
+    },
+    # Complex numbers, as argument and as result.
+    "waves": {
+        "info": {
+            "parameters": {"S": {"N": 4}},
+            "init": {"func_name": "initialize", "input_args": ["N"], "output_args": ["z", "n"]},
+            "input_args": ["z", "n"], "array_args": ["z"],
+        },
+        "": "import numpy as np\ndef initialize(n):\n"
+            "    return np.exp(1j * np.arange(n)) * (1 + np.arange(n)), n\n",
+        "numpy": "import numpy as np\ndef kernel(z, n):\n"
+                 "    y = np.empty(n, np.complex128)\n    y[:] = z * z\n    return y * (2 - 1j)\n",
+    },
+    # Numbers alone; in single precision.
+    "numbers": {
+        "info": {
+            "parameters": {"S": {"low": 0.25, "N": 3}},
+            "input_args": ["low", "N"], "array_args": [],
+        },
+        "numpy": "import numpy as np\ndef kernel(low, N):\n"
+                 "    return low * np.arange(N, dtype=np.float64)\n",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that is laid out as a checkout is."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "bench_info").mkdir()
+    for name, texts in TEXTS.items():
+        place = folder / "npbench" / "benchmarks" / "group" / name
+        place.mkdir(parents=True)
+        info = {"relative_path": f"group/{name}", "module_name": name, "func_name": "kernel"}
+        info |= texts["info"]
+        (folder / "bench_info" / f"{name}.json").write_text(json.dumps({"benchmark": info}))
+        for postfix, text in texts.items():
+            if postfix != "info":
+                ending = f"_{postfix}" if postfix else ""
+                (place / f"{name}{ending}.py").write_text(text)
+    return folder
+
+
+def task(root: Path, name: str) -> engines.Task:
+    program = programs.find(root)[name]
+    data = program.data("S")
+    return engines.Task(program, data, programs.objective(program, data))
+
+
+def test_what_a_program_computes(root: Path) -> None:
+    assert list(programs.find(root)) == sorted(TEXTS)
+    sweep = task(root, "sweep")
+    assert list(sweep.data) == ["T", "a", "b"]
+    assert sweep.names == ["a", "b"]
+    assert (sweep.objective.returned, sweep.objective.written) == (0, ["a"])
+    np.testing.assert_array_equal(sweep.data["a"], np.linspace(0.1, 1.0, 6))  # as it was
+    assert programs.find(root)["sweep"].data("M")["a"].size == 9
+    pieces = task(root, "pieces").objective
+    assert pieces.counted == [0, 1, 3]  # the argument is there once, and a whole number is not
+    assert [x.shape for x in pieces.outputs] == [(5,), (5,), ()]
+    assert task(root, "waves").objective.weights[0].dtype == complex
+    assert task(root, "numbers").names == ["low"]
+
+
+def test_folders_and_texts_that_are_not_there(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match=r"is no checkout of NPBench: it has no bench_info"):
+        programs.find(tmp_path)
+    with pytest.raises(LookupError, match="waves has no text for jax"):
+        programs.find(root)["waves"].function("jax")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("kind", ["adarray-serial", "jit-serial"])
+def test_gradients_are_those_of_differences(root: Path, name: str, kind: str) -> None:
+    if "serial" not in adarray.backends():
+        pytest.skip("no C compiler here")
+    one = task(root, name)
+    engine = engines.make(kind, 1)
+    try:
+        prepared = engine.prepare(one)
+        for _ in range(4):
+            value, gradients = prepared.result(prepared.call())
+    finally:
+        engine.close()
+    assert prepared.note() == ""
+    expected, none = engines.make("numpy", 1).prepare(one), {}
+    assert (pytest.approx(value, rel=1e-12), none) == expected.result(expected.call())
+    along = programs.directions(one.program, one.data)
+    found = programs.slopes(gradients, along)
+    assert programs.deviation(found, programs.differences(one.program, one.data)) < 1e-6
+    wrong = {k: g * 1.01 + 0.01 for k, g in gradients.items()}
+    bad = programs.slopes(wrong, along)
+    assert programs.deviation(bad, programs.differences(one.program, one.data)) > 1e-4
+
+
+def test_results_are_matched_by_shape_and_values() -> None:
+    outputs = [np.arange(3.0), np.arange(3.0) + 1, np.array(2.0)]
+    results = [np.array([[1.0, 2.0, 3.0]]), 2.0, np.arange(3), np.arange(3.0)]
+    assert engines.matched(results, outputs) == [3, 0, 1]
+    with pytest.raises(LookupError, match="does not return output 1 of the NumPy text"):
+        engines.matched(results[1:], outputs)
+
+
+def test_engines_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in engines.PEERS:
+        monkeypatch.setitem(sys.modules, name, None)  # an import fails
+        with pytest.raises(Absent, match="not installed"):
+            engines.make(name, 1)
+    with pytest.raises(Absent, match="there is no engine 'julia-serial'"):
+        engines.make("julia-serial", 1)
+
+
+def test_a_worker_computes_and_is_timed(root: Path) -> None:
+    made = worker.ProgramWorker("numpy", 1)
+    answer = made.prepare("S", "sweep", str(root))
+    assert answer["slopes"] == []
+    assert len(answer["digest"]) == 1
+    assert answer["first"] > 0.0
+    slopes = made.differences(str(root), "sweep", "S")["slopes"]
+    assert np.shape(slopes) == (programs.DIRECTIONS, len(programs.STEPS))
+    assert made.measure(0.0)["times"][0] > 0.0
+
+
+@pytest.fixture(scope="module")
+def figures(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the report of a run of the script on two programs."""
+    if "serial" not in adarray.backends():
+        pytest.skip("no C compiler here")
+    folder = tmp_path_factory.mktemp("docs")
+    output = folder / "run.json"
+    engines_ = ["adarray-serial", "jit-serial"]
+    options = ["--root", str(root), "--programs", "sweep", "waves", "--engines", *engines_]
+    options += ["--rounds", "2", "--sizes", "S", "M", "--threads", "1", "--output", str(output)]
+    assert script.main([*options, "--docs", str(folder)]) == 0
+    return {"folder": folder, **json.loads(output.read_text())}
+
+
+@pytest.mark.slow
+def test_a_run_from_end_to_end(figures: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = figures.pop("folder")
+    assert list(figures["programs"]) == ["sweep", "waves"]
+    assert list(figures["programs"]["waves"]) == ["S"]  # it has no other size
+    row = figures["programs"]["sweep"]["M"]
+    assert row["jit-serial"]["right"]
+    assert len(row["jit-serial"]["times"]) == 2
+    assert "right" not in row["numpy"]  # it has no gradient
+    lines = (folder / "npbench-S.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["program", "numpy", "adarray-serial", "jit-serial"]
+    assert [line.split("\t")[0] for line in lines[1:]] == ["sweep", "waves"]
+    assert (folder / "npbench-S.svg").stat().st_size > 1000
+    assert (folder / "npbench-M.png").stat().st_size > 1000
+    assert script.main(["--load", str(folder / "run.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "value and gradient, size M" in shown
+    figures["programs"]["sweep"]["S"]["jit-serial"]["right"] = False
+    (folder / "wrong.json").write_text(json.dumps(figures))
+    assert script.main(["--load", str(folder / "wrong.json")]) == 1
+
+
+def made_up() -> dict[str, Any]:
+    def times(*rounds: float, **more: Any) -> dict[str, Any]:
+        return {"median": sorted(rounds)[len(rounds) // 2], "times": list(rounds), "note": "",
+                "right": True, **more}  # fmt: skip
+
+    return {
+        "sizes": ["S"],
+        "engines": {"numpy": "2", "jit-openmp": "1", "jax": "0", "dace": "absent"},
+        "programs": {
+            "one": {"S": {"jit-openmp": times(1.0, 1.0), "jax": times(4.0, 4.0)}},
+            "two": {
+                "S": {"jit-openmp": times(1.0, 2.0, note="it is slow"), "jax": times(1.0, 2.0)}
+            },
+            "three": {"S": {"jit-openmp": times(1.0), "jax": times(9.0, right=False)}},
+            "four": {"S": {"jit-openmp": {"error": "no"}, "jax": times(9.0)}},
+        },
+    }
+
+
+def test_tables_and_means() -> None:
+    figures = made_up()
+    assert report.engines(figures) == ["jit-openmp", "jax"]
+    assert report.lines(figures, "S") == [
+        ["one", "1 s", "4 s"],
+        ["two", "2 s eager", "2 s"],
+        ["three", "1 s", "9 s wrong"],
+        ["four", "-", "9 s"],
+    ]
+    # Wrong gradients and errors do not count.
+    assert report.geometric_mean(figures, "S", "jit-openmp", "jax") == (pytest.approx(2.0), 2)
+    assert report.geometric_mean(figures, "S", "jit-openmp", "dace") == (None, 0)
+    assert report.summary(figures, "S") == [
+        ["jit-openmp", "3", "0", "1", "1", "2"],
+        ["jax", "3", "1", "0", "0.5", "1"],
+    ]
+    shown = report.text(figures)
+    assert "two, S, jit-openmp: it is slow" in shown
+    assert "four, S, jit-openmp: no" in shown
+    assert picture.unit(figures) == "jit-openmp"
+    assert picture.points(figures, "S") == {"jax": [(4.0, "one"), (1.0, "two")]}
+
+
+def test_what_the_report_says_of_an_engine() -> None:
+    from asv_bench.fleet import Result
+
+    said = {"first": 1.0, "peak": 2.0, "note": "", "single": False, "slopes": [(1.0, 1.0)]}
+    result = Result([[0.5], [0.7]], [1.0, 1.0], [0.0, 0.0], prepared=said)
+    assert measure.figures(result, [[0.9, 1.00001]])["right"]
+    assert not measure.figures(result, [[0.9, 1.1]])["right"]
+    assert not measure.figures(result, [])["right"]  # nothing to compare it with
+    single = result._replace(prepared={**said, "single": True})
+    assert measure.figures(single, [[0.99]])["right"]
+    assert measure.figures(Result([], [], [], "broken"), []) == {"error": "broken"}
+
+
+WRONG = {
+    "no root": ([], "--root is the folder of a checkout of NPBench"),
+    "another folder": (["--root", "/"], "is no checkout of NPBench"),
+    "no program": (["--root", "ROOT", "--programs", "none"], "there is no program 'none'; there"),
+    "no size": (["--root", "ROOT", "--sizes", "XL"], "invalid choice: 'XL'"),
+    "no rounds": (["--root", "ROOT", "--rounds", "0"], "--rounds and --threads are at least 1"),
+    "no file": (["--load", "/no/file.json"], "there is no file"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_options(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, message = WRONG[name]
+    with pytest.raises(SystemExit) as caught:
+        script.main([str(root) if a == "ROOT" else a for a in arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
