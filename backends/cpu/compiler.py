@@ -29,6 +29,8 @@ NAMES = ("cc", "gcc", "clang")
 PATIENCE = 20.0  # seconds for any unit, and some more for
 RATE = 4000  # characters of it in a second: it takes a 20th of that where nothing else runs,
 LONGEST = 180.0  # but not more than so many
+UNIT = 100_000  # characters that a unit holds at most, unless one kernel has more
+ABREAST = 8  # units that are compiled side by side, at most
 ANSWER = 10.0  # seconds for a compiler to say what it is
 HUNG = 5.0  # seconds for one that has taken too long before
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -199,7 +201,8 @@ def split(texts: dict[str, str], parts: int | None = None) -> list[list[str]]:
     texts : dict
         Source of each kernel by name.
     parts : int, optional
-        Number of units at most; by default the processors that this process may use.
+        Number of units, unless these were longer than `UNIT`; by default the processors that
+        this process may use.
 
     Returns
     -------
@@ -208,11 +211,16 @@ def split(texts: dict[str, str], parts: int | None = None) -> list[list[str]]:
     """
     # A unit costs some 50 ms whatever is in it.
     total = sum(map(len, texts.values()))
-    parts = min(parts or processors(), 8, 1 + total // 12_000, max(1, len(texts)))
+    parts = min(parts or processors(), ABREAST, 1 + total // 12_000)
+    parts = min(max(parts, -(-total // UNIT)), max(1, len(texts)))
     units: list[list[str]] = [[] for _ in range(parts)]
     sizes = [0] * parts
     for name in sorted(texts, key=lambda n: -len(texts[n])):
         smallest = sizes.index(min(sizes))
+        if sizes[smallest] and sizes[smallest] + len(texts[name]) > UNIT:
+            smallest = len(units)
+            units.append([])
+            sizes.append(0)
         units[smallest].append(name)
         sizes[smallest] += len(texts[name])
     return [unit for unit in units if unit]
@@ -349,6 +357,37 @@ def _is_whole(target: Path) -> bool:
     return max(ends) <= len(data)
 
 
+class _Running(NamedTuple):
+    """A unit that is being compiled, and until when."""
+
+    process: subprocess.Popen[bytes]
+    source: Path
+    target: Path
+    end: float
+
+
+def _done(running: list[_Running]) -> list[_Running]:
+    """Return the units that have ended, or whose time has, after waiting for one."""
+    while True:
+        now = time.monotonic()
+        ended = [u for u in running if u.process.poll() is not None or now >= u.end]
+        if ended:
+            return ended
+        left = min(u.end for u in running) - now
+        with contextlib.suppress(subprocess.TimeoutExpired):  # of several, look at each
+            running[0].process.wait(left if len(running) == 1 else min(0.02, left))
+
+
+def _outcome(unit: _Running) -> str:
+    """Return why a unit that has ended did not compile; "" if it did."""
+    status = unit.process.returncode
+    if status is not None and (status != 0 or not unit.target.exists()):
+        return _ended(status, unit.source)
+    if status is not None and not _is_whole(unit.target):
+        return f"{unit.target.name} is no whole shared library (is the disk full?)"
+    return ""
+
+
 def compile_units(
     compiler: Compiler, flags: list[str], sources: Sequence[Path], targets: Sequence[Path]
 ) -> None:
@@ -363,33 +402,32 @@ def compile_units(
     """
     lengths = [source.stat().st_size for source in sources]
     allowed = allowance(compiler, max(lengths, default=0))
+    several = len(sources) != 1
     doing(
-        f"{sum(lengths):,} characters of C in {len(sources)} "
-        f"file{'s' * (len(sources) != 1)}, with {compiler.version.splitlines()[0]}, which is "
-        f"stopped after {allowed:.0f} s"
+        f"{sum(lengths):,} characters of C in {len(sources)} file{'s' * several}, with "
+        f"{compiler.version.splitlines()[0]}, which is stopped after {allowed:.0f} s"
+        f"{' for a file' * several}"
     )
-    end = time.monotonic() + allowed
-    running: list[subprocess.Popen[bytes]] = []
+    waiting = list(zip(sources, targets, strict=True))[::-1]
+    running: list[_Running] = []
     problem: CompileError | None = None
     try:
-        for source, target in zip(sources, targets, strict=True):
-            running.append(start_unit(compiler, flags, source, target))
-        for process, source, target in zip(running, sources, targets, strict=True):
-            try:
-                status = process.wait(max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                late(compiler)
-                why = f"it took over {allowed:.0f} seconds, after which nobody waits for it"
-                problem = problem or _failed(compiler, source, why)
-                continue
-            if status != 0 or not target.exists():
-                problem = problem or _failed(compiler, source, _ended(status, source))
-            elif not _is_whole(target):
-                why = f"{target.name} is no whole shared library (is the disk full?)"
-                problem = problem or _failed(compiler, source, why)
+        while running or (waiting and problem is None):
+            while waiting and problem is None and len(running) < max(2, min(processors(), ABREAST)):
+                source, target = waiting.pop()
+                process = start_unit(compiler, flags, source, target)
+                running.append(_Running(process, source, target, time.monotonic() + allowed))
+            for unit in _done(running):
+                running.remove(unit)
+                why = _outcome(unit)
+                if unit.process.returncode is None:
+                    late(compiler)
+                    why = f"it took over {allowed:.0f} seconds, after which nobody waits for it"
+                stop(unit.process)
+                problem = problem or (_failed(compiler, unit.source, why) if why else None)
     finally:
-        for process in running:  # too slow, or there was an interrupt
-            stop(process)
+        for unit in running:  # there was an interrupt
+            stop(unit.process)
     progress = PROGRESS.get()
     if progress is not None and progress.ended:
         raise BackendError(_ENDS)

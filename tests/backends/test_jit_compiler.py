@@ -207,6 +207,59 @@ def test_units_are_of_one_size() -> None:
     assert len(compiler.split({"a": "x", "b": "x"}, 4)) == 1  # too short to share
 
 
+def test_no_unit_is_long_unless_one_kernel_is() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        texts = {f"k{i}": "x" * int(n) for i, n in enumerate(rng.integers(1, 60_000, 60))}
+        texts["long"] = "x" * (2 * compiler.UNIT)
+        units = compiler.split(texts, 2)
+        assert sorted(name for unit in units for name in unit) == sorted(texts)
+        sizes = {tuple(unit): sum(len(texts[name]) for name in unit) for unit in units}
+        assert sizes.pop(("long",)) == 2 * compiler.UNIT
+        assert max(sizes.values()) <= compiler.UNIT
+        assert len(units) <= 2 + 2 * sum(map(len, texts.values())) // compiler.UNIT
+
+
+def test_many_units_are_compiled_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    alive: list[Any] = []
+    most = []
+    start = compiler.start_unit
+
+    def noted(*given: Any) -> Any:
+        alive.append(start(*given))
+        most.append(sum(process.poll() is None for process in alive))
+        return alive[-1]
+
+    monkeypatch.setattr(compiler, "start_unit", noted)
+    monkeypatch.setattr(compiler, "processors", lambda: 3)
+    copy = 'while [ "$1" != -o ]; do shift; done; sleep 0.05; cp "$3" "$2"'
+    made = compiler.Compiler((_script(tmp_path / "copy", copy),), "copy 1.0", "gcc")
+    sources = [tmp_path / f"unit{i}.c" for i in range(9)]
+    for i, source in enumerate(sources):
+        source.write_text(f"unit {i}")
+    targets = [source.with_suffix(".so") for source in sources]
+    compiler.compile_units(made, [], sources, targets)
+    assert [t.read_text() for t in targets] == [f"unit {i}" for i in range(9)]
+    assert len(alive) == 9
+    assert max(most) == 3
+
+
+def test_nothing_is_begun_after_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun: list[Any] = []
+    start = compiler.start_unit
+    monkeypatch.setattr(compiler, "start_unit", lambda *given: begun.append(1) or start(*given))
+    monkeypatch.setattr(compiler, "processors", lambda: 1)
+    broken = compiler.Compiler((_script(tmp_path / "no", "exit 3"),), "no 1.0", "gcc")
+    sources = [tmp_path / f"unit{i}.c" for i in range(9)]
+    for source in sources:
+        source.write_text("")
+    with pytest.raises(CompileError, match=r"no 1.0 did not compile .*unit\d.c"):
+        compiler.compile_units(broken, [], sources, [s.with_suffix(".so") for s in sources])
+    assert len(begun) <= 3
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_lower_levels_compute_the_same(level: int) -> None:
     engine = _engine()
