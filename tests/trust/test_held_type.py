@@ -26,7 +26,7 @@ alias = type
 numbers = (int, float, type)
 
 
-class Held:
+class Holder:
     t = type
     static = staticmethod(type)
 
@@ -34,7 +34,7 @@ class Held:
         self.kind = type
 
 
-held = Held()
+held = Holder()
 
 
 def default(v: Any, t: Any = type) -> Any:
@@ -68,9 +68,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "a tuple": lambda v: pair[0](v),
     "a partial": lambda v: part(v),
     "an attribute": lambda v: space.t(v),
-    "a class": lambda v: Held.t(v),
+    "a class": lambda v: Holder.t(v),
     "an instance": lambda v: held.kind(v),
-    "a static method": lambda v: Held.static(v),
+    "a static method": lambda v: Holder.static(v),
     "a list in a default": lambda v, t=items: t[0](v),
     "a list in a closure": (lambda t: lambda v: t[0](v))(items),
     "a loop": lambda v: next(t(v) for t in items),

@@ -37,7 +37,7 @@ from adarray.jitting import JitWarning
 EMIT, PEELS = "emit", "peels"  # names of functions of the clock, to be turned round
 
 
-class Held:
+class Holder:
     clock: Any = time
     function = staticmethod(time.time)
     waiting = staticmethod(time.sleep)
@@ -65,8 +65,8 @@ CLOCKS: dict[str, Callable[[], Any]] = {
     "import_module": lambda: importlib.import_module(EMIT[::-1]).time(),
     "resolve_name": lambda: pkgutil.resolve_name(f"{EMIT[::-1]}:time")(),
     "members": lambda: dict(inspect.getmembers(time))[EMIT[::-1]](),
-    "a class": lambda: Held.function(),
-    "a module in a class": lambda: getattr(Held.clock, EMIT[::-1])(),
+    "a class": lambda: Holder.function(),
+    "a module in a class": lambda: getattr(Holder.clock, EMIT[::-1])(),
     "an import inside": imported_inside,
     "a closure": made(time),
     "a class of dates": lambda: getattr(datetime.datetime, "won"[::-1])().timestamp(),
@@ -133,8 +133,8 @@ TAKE_FLOATS: dict[str, Callable[[Any], Any]] = {
     "methodcaller": lambda v: operator.methodcaller(PEELS[::-1], v)(time),
     "import_module": lambda v: getattr(importlib.import_module("time"), PEELS[::-1])(v),
     "a function": lambda v: waiting()(v),
-    "a class": lambda v: Held.waiting(v),
-    "a table of a class": lambda v: Held.table["a"][0](v),
+    "a class": lambda v: Holder.waiting(v),
+    "a table of a class": lambda v: Holder.table["a"][0](v),
     "a partial": lambda v: partial_sleep(v),
     "a local name": lambda v: (lambda g: g(v))(getattr(time, PEELS[::-1])),
     "map": lambda v: list(map(getattr(time, PEELS[::-1]), [v])),
