@@ -76,7 +76,7 @@ class Memory:
         assert scope is not None
         mode = MODE.get()
         if not (followed(args) or followed(kwargs)):
-            call = functools.partial(self.cached, *args, **kwargs)
+            call: Callable[[], Any] = functools.partial(self.cached, *args, **kwargs)
             if mode is not None and mode.recorder is not None:
                 call = mode.recorder.cached(self.cached, args, kwargs)
             r = self._plainly(call)
