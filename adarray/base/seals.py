@@ -78,7 +78,7 @@ class _Kernel:
             os.close(self.descriptor)
             raise
         self._cast, self._buffer = ffi.cast, ffi.from_buffer
-        self._integer, self._bytes = ffi.typeof("uintptr_t"), ffi.typeof("char[]")
+        self._integer = ffi.typeof("uintptr_t")
         self._region = ffi.new("uint64_t[3]")
         self._at = int(ffi.cast("uintptr_t", self._region))
         try:
@@ -94,7 +94,7 @@ class _Kernel:
 
     def address(self, x: Any) -> int:
         """Return where the memory of a contiguous buffer begins."""
-        return int(self._cast(self._integer, self._buffer(self._bytes, x)))
+        return int(self._cast(self._integer, self._buffer(x)))
 
     def memory(self, address: int, size: int) -> Any:
         """Return a view of memory that compares with bytes."""
@@ -196,38 +196,63 @@ def _forked() -> None:
 
 
 class Seal:
-    """Bytes from one address to another that are watched, shared by `users`."""
+    """Bytes from one address to another that are watched, shared by `users`.
+
+    The first and the last page may hold memory of others, too. They are protected with the rest,
+    and only once somebody wrote there, and `shares_pages` is true, are the bytes on them compared.
+    """
 
     __slots__ = (
-        "end_bytes", "ends", "forked", "high", "kernel", "low", "question", "rests", "start",
-        "stop", "users", "written",
+        "end_bytes", "ends", "first", "forked", "high", "kernel", "last", "low", "question",
+        "rests", "shares_pages", "start", "stop", "users", "whole", "written",
     )  # fmt: skip
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
         self.kernel, self.low, self.high = kernel, low, high
+        self.first, self.last = low // _PAGE * _PAGE, -(-high // _PAGE) * _PAGE
         self.start, self.stop = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
-        self.written = self.forked = self.rests = False
+        self.written = self.forked = self.rests = self.shares_pages = False
         # Asked and looked at each time; made once.
+        self.whole = kernel.question(self.first, self.last, _WRITTEN, 0, _CHECKED)
         self.question = kernel.question(self.start, self.stop, _WRITTEN, 0, _CHECKED)
         head = kernel.memory(low, self.start - low)
         self.ends = head, kernel.memory(self.stop, high - self.stop)
-        self.begin()
+
+    def protected(self) -> tuple[int, int]:
+        """Return where the pages begin and end that are the seal's own to protect."""
+        return (self.start, self.stop) if self.shares_pages else (self.first, self.last)
 
     def begin(self) -> None:
-        """Begin to watch; what shares its page with memory of others is copied."""
+        """Begin to watch, once the pages are protected."""
         self.users = 1
         head, tail = self.ends
         self.end_bytes: tuple[bytes, bytes] = head[:], tail[:]
 
+    def resume(self) -> bool:
+        """Begin to watch again after a rest; return False if anything was written meanwhile."""
+        if not self.shares_pages:
+            if not self.kernel.written(self.whole):
+                self.users = 1
+                return True
+            self.shares_pages = True
+        if self.kernel.written(self.question):
+            return False
+        self.begin()
+        return True
+
     def changed(self) -> bool:
         """Whether anything was written to the bytes since they were sealed."""
         # No lock: `written` only ever becomes true, also before another seal's pages are protected.
-        if self.written or self.kernel.written(self.question):
+        if self.written:
+            return True
+        if not self.shares_pages:
+            if not self.kernel.written(self.whole):
+                return False
+            self.shares_pages = True
+        head, tail = self.ends
+        before = self.end_bytes
+        if self.kernel.written(self.question) or head != before[0] or tail != before[1]:
             self.written = True
-        else:
-            head, tail = self.ends
-            if head != self.end_bytes[0] or tail != self.end_bytes[1]:
-                self.written = True
         return self.written
 
     def end(self) -> None:
@@ -254,27 +279,28 @@ class Seal:
                 del _live[chunk]
         kernel = _open_kernel()
         if kernel is not None:
-            for low, high in _without(self.start, self.stop, _overlapping(self)):
+            for low, high in _without(self.first, self.last, _overlapping(self)):
                 with contextlib.suppress(OSError):  # the memory is gone
                     kernel.unprotect(low, high)
 
     def chunks(self) -> range:
         """Return the numbers of the chunks of memory that it lies in."""
-        return range(self.start >> _CHUNK, (self.stop - 1 >> _CHUNK) + 1)
+        return range(self.first >> _CHUNK, (self.last - 1 >> _CHUNK) + 1)
 
 
 def _overlapping(seal: Seal) -> list[Seal]:
+    """Return the seals that have pages of this one."""
     seals = {id(x): x for chunk in seal.chunks() for x in _live.get(chunk, ())}
-    return [x for x in seals.values() if x.start < seal.stop and seal.start < x.stop]
+    return [x for x in seals.values() if x.first < seal.last and seal.first < x.last]
 
 
 def _without(low: int, high: int, others: list[Seal]) -> list[tuple[int, int]]:
     """Return the parts of a range that no seal covers."""
     parts = []
-    for x in sorted(others, key=lambda x: x.start):
-        if low < x.start:
-            parts.append((low, x.start))
-        low = max(low, x.stop)
+    for x in sorted(others, key=lambda x: x.first):
+        if low < x.first:
+            parts.append((low, x.first))
+        low = max(low, x.last)
     if low < high:
         parts.append((low, high))
     return parts
@@ -294,10 +320,7 @@ def rested(low: int, high: int) -> Seal | None:
     """Return the seal of these bytes that has no user, if nothing was written to them."""
     with _lock:
         seal = _resting.pop((low, high), None)
-        if seal is None:
-            return None
-        if not seal.kernel.written(seal.question):
-            seal.begin()
+        if seal is None or seal.resume():
             return seal
         seal.drop()
         _habits[low, high] = (b"", _UNSTEADY)
@@ -331,7 +354,7 @@ def seal(low: int, high: int, own: bool) -> Seal | None:
 
 def _shared(low: int, high: int) -> Seal | None:
     """Return the seal of the same bytes, if there is one and they have not changed since."""
-    for x in _live.get(-(-low // _PAGE) * _PAGE >> _CHUNK, ()):
+    for x in _live.get(low >> _CHUNK, ()):
         if (x.low, x.high) == (low, high) and not x.changed():
             x.users += 1
             return x
@@ -340,16 +363,21 @@ def _shared(low: int, high: int) -> Seal | None:
 
 def _new_seal(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
     """Return a new seal, None where the account does not see all writes."""
-    first, last = low // _PAGE * _PAGE, -(-high // _PAGE) * _PAGE
-    if not own and kernel.any_page(first, last, _FILE | _PRESENT, _PRESENT):
-        return None
     seal = Seal(kernel, low, high)
-    for x in _overlapping(seal):  # sealing anew forgets what was noted for them
-        if x.users:
+    if not own and kernel.any_page(seal.first, seal.last, _FILE | _PRESENT, _PRESENT):
+        return None
+    for x in _overlapping(seal):
+        seal.shares_pages = True
+        if x.last <= seal.start or seal.stop <= x.first:
+            continue
+        if x.users:  # sealing anew forgets what was noted for it
             x.changed()
-        else:
+        elif x.start < seal.stop and seal.start < x.stop:
             x.drop()
-    kernel.protect(seal.start, seal.stop)
+            continue
+        x.shares_pages = True
+    kernel.protect(*seal.protected())
+    seal.begin()
     sample, (before, count) = kernel.sample(low, high), _habits.pop((low, high), (b"", 0))
     count = count + 1 if sample == before or count < 0 else 0
     seal.rests = count >= _STEADY

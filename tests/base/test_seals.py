@@ -64,6 +64,67 @@ def test_neighbours_do_not_count() -> None:
     seal.end()
 
 
+@pytest.mark.parametrize("rests", [False, True])
+def test_bytes_beside_those_of_others(rests: bool) -> None:
+    whole = np.ones(200_000)
+    x = whole[5_000:-5_000]
+    for _ in range(seals._STEADY + 1 if rests else 0):
+        _seal(x).end()
+    assert (_bounds(x) in seals._resting) == rests
+    for at in (0, -1):
+        other = 4_999 if at == 0 else -5_000
+        seal = _seal(x)
+        assert not seal.shares_pages
+        whole[other] += 1.0  # on the same page
+        assert not seal.changed()
+        assert seal.shares_pages
+        x[at] += 1.0
+        assert seal.changed()
+        seal.end()
+
+
+def test_what_is_written_beside_data_that_rests() -> None:
+    whole = np.ones(200_000)
+    x = whole[5_000:-5_000]
+    for _ in range(seals._STEADY + 1):
+        _seal(x).end()
+    whole[4_999] = 2.0
+    x[0] = x[-1] = 3.0  # while nobody asks
+    seal = _seal(x)
+    assert seal.shares_pages
+    assert not seal.changed()
+    x[0] = 1.0
+    assert seal.changed()
+    seal.end()
+
+
+def test_neighbours_share_a_page() -> None:
+    whole = np.ones(200_000)
+    left, right = whole[:100_100], whole[100_100:]
+    for _ in range(2):
+        first = _seal(left)
+        second = _seal(right)
+        assert (first.shares_pages, second.shares_pages) == (False, True)
+        assert not first.changed()
+        assert not second.changed()
+        right[0] += 1.0
+        assert not first.changed()
+        assert second.changed()
+        left[-1] += 1.0
+        assert first.changed()
+        first.end()
+        second.end()
+    inside, around = _seal(whole[100_100:140_000]), _seal(whole)
+    assert inside.shares_pages
+    whole[140_000] = 5.0
+    assert not inside.changed()
+    assert around.changed()
+    whole[139_999] = 5.0
+    assert inside.changed()
+    inside.end()
+    around.end()
+
+
 def test_memory_that_was_never_touched() -> None:
     x = np.zeros(500_000)
     seal = _seal(x)
