@@ -307,25 +307,20 @@ def run_moving(
     Writes into these must be seen, where others share their memory.
     """
     xs = [x for tree in trees for x in tree.moving]
-    places = [
-        ArgumentPlace(f"{name}: input {i}", x, d)
+    plain = [
+        (i, x, d, d._plain)
         for i, (x, d) in enumerate(zip(xs, duals, strict=True))
         if has_memory(x) and has_memory(d)
     ]
-    places += [
+    constants = [
         ArgumentPlace(f"{name}: input {k}", x, None)
         for k, tree in enumerate(trees)
         if not tree.whole
         for x in tree.constants
         if has_memory(x)
     ]
-    if len(places) > 1:
-        tie(f, places)
-    plain = [
-        (i, x, d, d._plain)
-        for i, (x, d) in enumerate(zip(xs, duals, strict=True))
-        if has_memory(x) and has_memory(d)
-    ]
+    if len(plain) + len(constants) > 1:
+        tie(f, [ArgumentPlace(f"{name}: input {i}", x, d) for i, x, d, _ in plain] + constants)
     if plain:
         remember(f"{name}: input", level, plain)
     y = prepared(f, intercept)(*_arguments(trees, duals))

@@ -285,7 +285,7 @@ def by(f: Any) -> str:
     """Return the operation by which a function compares arrays as objects; "" if by none."""
     code = getattr(f, "__code__", None)
     if code is None:
-        code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
+        code = getattr(inspect.unwrap(f), "__code__", None) if hasattr(f, "__wrapped__") else None
     return "" if code is None else comparing(code).by
 
 
