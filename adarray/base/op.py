@@ -108,7 +108,8 @@ Domain: TypeAlias = tuple[float, float] | tuple[float, float, Literal["bool"]]
 # ``dynamic(operands, params)``, or of a function without record ``dynamic(args, kwargs)``.
 Dynamic: TypeAlias = Callable[[Operands, Params], object]
 # Inputs for tests and probes.
-Samples: TypeAlias = Callable[[np.random.Generator], list[Sample]] | tuple[Domain, ...]
+# Quoted: NumPy imports its random generators when they are asked for, which takes 10 ms.
+Samples: TypeAlias = "Callable[[np.random.Generator], list[Sample]] | tuple[Domain, ...]"
 
 
 class Op:
