@@ -16,14 +16,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # for the command above
 
-from numpy_calls import Row, classify, lookup, names
+from numpy_calls import TABLE, VERSION, Row, classify, lookup, names, table
 
 import adarray.numpy
 from adarray.base.op import COMPOSITES, CONSTANT_FUNCTIONS, FUNCTIONS
 
-FOLDER = Path(__file__).parents[2] / "docs" / "coverage"
-VERSION = ".".join(np.__version__.split(".")[:2])
-TABLE = FOLDER / f"numpy-{VERSION}.tsv"
 FIELDS = ("name", "status", "reverse", "forward", "namespace", "note")
 
 
@@ -48,15 +45,7 @@ def status_in_namespace(name: str, row: Row) -> str:
     return "" if status == row.status else status
 
 
-def stored() -> dict[str, dict[str, str]]:
-    """Return the rows of the table of this version of NumPy."""
-    if not TABLE.exists():
-        return {}
-    with TABLE.open(newline="") as file:
-        return {r["name"]: r for r in csv.DictReader(file, delimiter="\t")}
-
-
-ROWS = stored()
+ROWS = table()
 
 
 def test_there_is_a_table_for_this_numpy() -> None:
@@ -94,7 +83,7 @@ def test_every_dispatching_function_is_known() -> None:
 
 def write() -> None:
     """Write the table of this version of NumPy."""
-    FOLDER.mkdir(exist_ok=True)
+    TABLE.parent.mkdir(exist_ok=True)
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, delimiter="\t", lineterminator="\n")
         writer.writeheader()
