@@ -116,7 +116,10 @@ def stand_in(x: np.ndarray, marked: bool = False) -> np.ndarray:
 
     With `marked`, the base of that view is an `ArgumentMemory`.
     """
-    repeats = 0 in x.strides and not x.flags.forc
+    flags = x.flags
+    if x.base is None and flags.forc and flags.writeable:  # what all else here comes to
+        return x.copy("K")
+    repeats = 0 in x.strides and not flags.forc
     out: np.ndarray = _broadcast(x) if repeats else duplicate(x)
     if x.base is not None and marked:
         # NumPy leaves out bases on the way that are of the class of the view.

@@ -302,8 +302,11 @@ def leaf(cls: type[Handle], value: Any, level: int, name: str) -> Handle:
             "pass floating point, for instance x.astype(float) or 3.0 for 3"
         )
     # Tangents mean that an outer trace in forward mode sees what happens to the input.
-    outer = [t.level for t in tangents] + ([] if parent is None else [parent.span[0]])
-    span = (min([level, *outer]), level)
+    first = level
+    if tangents or parent is not None:
+        outer = [] if parent is None else [parent.span[0]]
+        first = min([level, *outer, *[t.level for t in tangents]])
+    span = (first, level)
     node = Node(LEAF, (parent,), (), None, Aval(aval.shape, aval.dtype, weak), span, guard)
     x = Extras(tangents=tangents, weak=weak) if tangents or weak else None
     return (Handle.number_class if weak else cls)(value, node, x, True)
