@@ -2,7 +2,7 @@
 
 Run as ``python -m asv_bench.cuda_c [--backend serial] [--figures FOLDER]``. The kernels are
 proxies of the applications of Moses et al., *Reverse-mode automatic differentiation and
-optimization of GPU kernels via Enzyme*, SC'21; tests/support/cuda_kernels.py has their sources.
+optimization of GPU kernels via Enzyme*, SC'21; tests/support/cuda_kernels has their sources.
 Each is launched with growing numbers of threads, and with growing work for each thread.
 """
 

@@ -1,6 +1,6 @@
 """Which values of a kernel depend on what is differentiated by, and matter to its results.
 
-Integers and truth values carry no derivative. Scalars are looked at one by one, since each has
+Integers and truth values carry no derivative. Scalars are analysed one by one, since each has
 one definition; a memory is active as a whole.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from adarray.compiler.ir.loopir import Apply, Expr, Var
 from adarray.kernels.functions import PARTIALS
-from adarray.kernels.ssa import Branch, Def, Loop, Program, Read, Write
+from adarray.kernels.ssa import Branch, Def, Read, SsaLoop, SsaProgram, Write
 from adarray.kernels.types import FLOATS
 
 _FLAT = frozenset(("floor", "ceil", "rint", "round", "trunc"))
@@ -50,14 +50,14 @@ def active_names(e: Expr) -> set[str]:
     return {n for a in e.args for n in active_names(a)}
 
 
-def activity(program: Program, inputs: set[str]) -> Activity:
+def activity(program: SsaProgram, inputs: set[str]) -> Activity:
     """Return what is active where a kernel is differentiated by the parameters `inputs`."""
     varied, changing = _varied(program, inputs)
     useful, mattering = _useful(program)
     return Activity(varied & useful, changing & mattering)
 
 
-def _varied(program: Program, inputs: set[str]) -> tuple[set[str], set[str]]:
+def _varied(program: SsaProgram, inputs: set[str]) -> tuple[set[str], set[str]]:
     """Return values and memories that depend on `inputs`."""
     names, memory = set(inputs), set(inputs)
     dtypes = {b.name: b.dtype for b in program.kernel.buffers}
@@ -78,7 +78,7 @@ def _varied(program: Program, inputs: set[str]) -> tuple[set[str], set[str]]:
                 for p in node.phis:
                     if dependent(p.then, names) or dependent(p.orelse, names):
                         names.add(p.name)
-            elif isinstance(node, Loop):
+            elif isinstance(node, SsaLoop):
                 for c in node.carried:
                     if c.dtype in FLOATS and (
                         dependent(c.first, names) or dependent(c.next, names)
@@ -88,7 +88,7 @@ def _varied(program: Program, inputs: set[str]) -> tuple[set[str], set[str]]:
             return names, memory
 
 
-def _useful(program: Program) -> tuple[set[str], set[str]]:
+def _useful(program: SsaProgram) -> tuple[set[str], set[str]]:
     """Return values and memories that results depend on."""
     names: set[str] = set()
     written = {n.buffer for n in program.nodes if isinstance(n, Write)}
@@ -109,7 +109,7 @@ def _useful(program: Program) -> tuple[set[str], set[str]]:
                 for p in node.phis:
                     if p.name in names:
                         names |= active_names(p.then) | active_names(p.orelse)
-            elif isinstance(node, Loop):
+            elif isinstance(node, SsaLoop):
                 for c in node.carried:
                     if c.name in names or c.out in names:
                         names |= {c.name, c.out} | active_names(c.first) | active_names(c.next)
@@ -117,7 +117,7 @@ def _useful(program: Program) -> tuple[set[str], set[str]]:
             return names, memory
 
 
-def without_rule(program: Program, active: Activity) -> str | None:
+def without_rule(program: SsaProgram, active: Activity) -> str | None:
     """Return the name of an active function whose derivative is not known."""
     for node in program.nodes:
         if isinstance(node, Def) and node.name in active.values:

@@ -23,15 +23,14 @@ from adarray.kernels.types import (
     spelled,
 )
 from adarray.kernels.values import (
-    Address,
-    Aggregate,
     ElementPlace,
-    Number,
+    NumberValue,
     Place,
     PointerPlace,
+    PointerValue,
     Reference,
+    StructValue,
     Value,
-    part,
     read,
 )
 from adarray.kernels.values import (
@@ -39,7 +38,7 @@ from adarray.kernels.values import (
 )
 
 if TYPE_CHECKING:
-    from adarray.kernels.lower import Lowering
+    from adarray.kernels.lower import SourceLowering
 
 _NOTHING = frozenset(
     ("__threadfence", "__threadfence_block", "__threadfence_system", "assert", "__trap")
@@ -64,10 +63,10 @@ _REFUSED = (
 _DEPTH = 64
 
 
-class Calls:
-    """Reads calls, into the statements of a `Lowering`."""
+class CallReader:
+    """Reads calls, into the statements of a `SourceLowering`."""
 
-    def __init__(self, lowering: Lowering) -> None:
+    def __init__(self, lowering: SourceLowering) -> None:
         self.low = lowering
         self.depth = 0
 
@@ -92,10 +91,10 @@ class Calls:
             self._sincos(nodes, node)
             return None
         args = [self.low.expressions.value(n) for n in nodes]
-        found = self._math(name, args, node)
-        if found is None:
+        result = self._math(name, args, node)
+        if result is None:
             self._refuse(name, line)
-        return found
+        return result
 
     def _refuse(self, name: str, line: int) -> None:
         for starts, why in _REFUSED:
@@ -138,17 +137,17 @@ class Calls:
             if len(args) != n:
                 raise KernelError(f"{name} takes {n} numbers", line_of(node))
             fields = {
-                f: Number(build.cast(self._number(v, node), dtype))
+                f: NumberValue(build.cast(self._number(v, node), dtype))
                 for f, v in zip("xyzw", args, strict=False)
             }
-            return Aggregate(t, dict(fields))
+            return StructValue(t, dict(fields))
         if name == "__ldg" and len(args) == 1:
             return read(self.low.expressions.pointee(args[0], line_of(node)))
-        numbers = [v.expr for v in args if isinstance(v, Number)]
+        numbers = [v.expr for v in args if isinstance(v, NumberValue)]
         if len(numbers) != len(args) or not numbers:
             return None
-        found = _function(name, numbers)
-        return None if found is None else Number(self.low.settled(found))
+        e = _function(name, numbers)
+        return None if e is None else NumberValue(self.low.settled(e))
 
     def _number(self, v: Value, node: Any) -> Expr:
         return self.low.expressions.as_number(v, node)
@@ -169,7 +168,7 @@ class Calls:
             result = self.low.emitter.fresh("old")
             index = self.low.settled(place.index)
             self.low.emit(Atomic(place.memory.name, index, combine, value, result))
-            return Number(Var(place.type.dtype, result))
+            return NumberValue(Var(place.type.dtype, result))
         raise KernelError(f"{name} wants the address of an element", line)
 
     def _sincos(self, nodes: list[Any], node: Any) -> None:
@@ -178,7 +177,7 @@ class Calls:
         x = self.low.named("angle", x)
         for name, target in (("sin", nodes[1]), ("cos", nodes[2])):
             place = self.low.expressions.pointee(self.low.expressions.value(target), line_of(node))
-            self.low.expressions.store(place, Number(build.call(name, x.dtype, x)), node)
+            self.low.expressions.store(place, NumberValue(build.call(name, x.dtype, x)), node)
 
     # -- functions of the source ---------------------------------------------------------------
 
@@ -187,9 +186,9 @@ class Calls:
         called = f"operator_{name}"
         if called not in self.low.unit.functions:
             raise KernelError(f"there is no operator for these structs ({name})", line_of(node))
-        found = self._user(called, args, node)
-        assert found is not None
-        return found
+        result = self._user(called, args, node)
+        assert result is not None
+        return result
 
     def compound(self, name: str, place: Place, right: Value, node: Any) -> Value | None:
         """Carry out ``+=`` and its like on a struct; return what is to be stored."""
@@ -242,7 +241,7 @@ class Calls:
         if isinstance(t, Pointer) and t.reference:
             if isinstance(v, Reference):
                 return v.place
-            if isinstance(v, Address):
+            if isinstance(v, PointerValue):
                 return PointerPlace(v.to, v)
             return self.low.declare(name, t.to, v, node)
         value = read(v.place) if isinstance(v, Reference) and not isinstance(t, Pointer) else v
@@ -251,26 +250,26 @@ class Calls:
 
 def _distance(v: Value, t: CType) -> int:
     """Return how far an argument is from a parameter's type; 1000 where it does not fit."""
-    given = value_type(v)
+    actual = value_type(v)
     if isinstance(t, Pointer) and t.reference:
         t = t.to
-        given = given.to if isinstance(v, Reference) and isinstance(given, Pointer) else given
-    elif isinstance(v, Reference) and not isinstance(t, Pointer) and isinstance(given, Pointer):
-        given = given.to
-    if isinstance(given, Scalar) and isinstance(t, Scalar):
-        if given.dtype == t.dtype:
+        actual = actual.to if isinstance(v, Reference) and isinstance(actual, Pointer) else actual
+    elif isinstance(v, Reference) and not isinstance(t, Pointer) and isinstance(actual, Pointer):
+        actual = actual.to
+    if isinstance(actual, Scalar) and isinstance(t, Scalar):
+        if actual.dtype == t.dtype:
             return 0
-        return 1 if (given.dtype in FLOATS) == (t.dtype in FLOATS) else 2
-    if isinstance(given, Pointer) and isinstance(t, Pointer):
-        return 0 if spelled(given.to) == spelled(t.to) else 3
-    return 0 if spelled(given) == spelled(t) else 1000
+        return 1 if (actual.dtype in FLOATS) == (t.dtype in FLOATS) else 2
+    if isinstance(actual, Pointer) and isinstance(t, Pointer):
+        return 0 if spelled(actual.to) == spelled(t.to) else 3
+    return 0 if spelled(actual) == spelled(t) else 1000
 
 
 def _function(name: str, args: list[Expr]) -> Expr | None:
     """Return a call of one of CUDA's functions of numbers; None for others."""
-    made = _integers(name, args)
-    if made is not None:
-        return made
+    e = _integers(name, args)
+    if e is not None:
+        return e
     single = name.endswith("f") and name[:-1] in functions.MATH
     base = name[:-1] if single else name
     if base not in functions.MATH and base not in functions.PREDICATES:
@@ -334,6 +333,3 @@ def _special(name: str, args: list[Expr]) -> Expr | None:
     if name in ("__int2float_rn", "__uint2float_rn"):
         return build.cast(args[0], "float32")
     return None
-
-
-__all__ = ["Address", "Calls", "part"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adarray.kernels.declarations import Unit, parameters
+from adarray.kernels.declarations import TranslationUnit, parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +85,35 @@ def _step(ast: Any, node: Any, name: str) -> tuple[Any, bool] | None:
     return None
 
 
-def assigned(ast: Any, node: Any, unit: Unit) -> set[str]:
+def assigned(ast: Any, node: Any, unit: TranslationUnit) -> set[str]:
     """Return the names of variables that a statement may change."""
-    found: set[str] = set()
+    names: set[str] = set()
     if node is None:
-        return found
+        return names
     target = None
     if isinstance(node, ast.Assignment):
         target = node.lvalue
     elif isinstance(node, ast.UnaryOp) and node.op in ("++", "--", "p++", "p--", "&"):
         target = node.expr
     elif isinstance(node, ast.FuncCall) and node.args is not None:
-        found |= _by_reference(ast, node, unit)
+        names |= _by_reference(ast, node, unit)
     while isinstance(target, (ast.StructRef, ast.ArrayRef)):
         target = target.name
     if isinstance(target, ast.ID):
-        found.add(target.name)
+        names.add(target.name)
     for _, c in node.children():
-        found |= assigned(ast, c, unit)
-    return found
+        names |= assigned(ast, c, unit)
+    return names
 
 
-def _by_reference(ast: Any, node: Any, unit: Unit) -> set[str]:
+def _by_reference(ast: Any, node: Any, unit: TranslationUnit) -> set[str]:
     """Return names that a call passes to references."""
-    found = set()
+    names = set()
     for f in unit.functions.get(getattr(node.name, "name", ""), []):
-        for p, given in zip(parameters(f), node.args.exprs, strict=False):
+        for p, argument in zip(parameters(f), node.args.exprs, strict=False):
             reference = isinstance(p.type, ast.PtrDecl) and "_Atomic" in p.type.quals
-            while isinstance(given, ast.StructRef):
-                given = given.name
-            if reference and isinstance(given, ast.ID):
-                found.add(given.name)
-    return found
+            while isinstance(argument, ast.StructRef):
+                argument = argument.name
+            if reference and isinstance(argument, ast.ID):
+                names.add(argument.name)
+    return names

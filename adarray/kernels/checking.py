@@ -1,4 +1,4 @@
-"""A kernel run with every access looked at: races, and indices out of range.
+"""A kernel run with every access checked: races, and indices out of range.
 
 The kernel gets, beside each memory, notes of who touched an element last between two barriers.
 Threads of a block run one after the other, so that what one finds is what another left.
@@ -42,7 +42,7 @@ from adarray.kernels import build
 from adarray.kernels.geometry import Launch
 from adarray.kernels.ownership import _me, size
 
-# Kinds of what is found, as numbers in the report.
+# Kinds of errors, as numbers in the report.
 RACE, RANGE = 1, 2
 REPORT = "found__check"
 _ROUND = "round__check"
@@ -153,7 +153,7 @@ class _Checker:
         return tuple(out)
 
     def expr(self, e: Expr, out: list[Stmt]) -> Expr:
-        """Return an expression whose loads are looked at first."""
+        """Return an expression whose loads are checked first."""
         if isinstance(e, Load):
             index = self.expr(e.index, out)
             name = f"v__{len(self.names)}_{self._next()}"
@@ -212,7 +212,7 @@ class _Checker:
 
 
 def checked(kernel: ThreadKernel) -> tuple[ThreadKernel, tuple[str, ...]]:
-    """Return a kernel that looks at its accesses, and the memories that its report numbers."""
+    """Return a kernel that checks its accesses, and the memories that its report numbers."""
     checker = _Checker(kernel)
     body = checker.block(kernel.body)
     first = (
@@ -232,25 +232,25 @@ def checked(kernel: ThreadKernel) -> tuple[ThreadKernel, tuple[str, ...]]:
     known = {n for n, _ in kernel.scalars} | {b.name for b in kernel.buffers}
     rest = [b.name for b in buffers if b.name not in known]
     rest += [n for n, _ in scalars if n not in known]
-    made = ThreadKernel(
+    checked_kernel = ThreadKernel(
         f"{kernel.name}_checked", tuple(buffers), tuple(scalars), (*kernel.order, *rest),
         tuple(shared), first + body, kernel.tables,
     )  # fmt: skip
-    return made, tuple(checker.names)
+    return checked_kernel, tuple(checker.names)
 
 
 def arguments(kernel: ThreadKernel, launch: Launch, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the checked kernel takes beside the arguments of the kernel."""
-    found: dict[str, Any] = {REPORT: np.zeros(3, np.int64)}
+    args: dict[str, Any] = {REPORT: np.zeros(3, np.int64)}
     for b in kernel.buffers:
         count = int(values[b.name].size)
-        found[size(b.name)] = count
+        args[size(b.name)] = count
         for kind in _KINDS:
-            found[notes(b.name, kind)] = np.zeros(count, np.int64)
+            args[notes(b.name, kind)] = np.zeros(count, np.int64)
     for s in kernel.shared:
         if s.size is None:
-            found[size(s.name)] = launch.shared // np.dtype(s.dtype).itemsize
-    return found
+            args[size(s.name)] = launch.shared // np.dtype(s.dtype).itemsize
+    return args
 
 
 def judge(kernel: ThreadKernel, names: tuple[str, ...], report: Any, launch: Launch) -> None:

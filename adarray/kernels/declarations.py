@@ -17,7 +17,7 @@ def line_of(node: Any) -> int:
 
 
 @dataclass(slots=True)
-class Unit:
+class TranslationUnit:
     """A source as a tree, and what it declares.
 
     Attributes
@@ -35,7 +35,7 @@ class Unit:
     constants: list[Any] = field(default_factory=list)
 
 
-def parse(source: preprocess.Source) -> Unit:
+def parse(source: preprocess.PreparedSource) -> TranslationUnit:
     """Return what a source declares.
 
     Raises
@@ -50,7 +50,7 @@ def parse(source: preprocess.Source) -> Unit:
         tree = parser.parse(source.text, "source")
     except (c_parser.ParseError, AssertionError) as error:
         raise syntax_error(str(error), getattr(parser.clex, "_lineno", 0)) from None
-    unit = Unit()
+    unit = TranslationUnit()
     for node in tree.ext:
         if isinstance(node, c_ast.FuncDef):
             name = node.decl.name
@@ -79,7 +79,7 @@ def syntax_error(text: str, reached: int) -> KernelError:
     return KernelError(f"this is not C as far as adarray reads it ({what})", line)
 
 
-def type_of(node: Any, unit: Unit) -> CType:
+def type_of(node: Any, unit: TranslationUnit) -> CType:
     """Return the type that a node of the tree stands for."""
     from pycparser import c_ast
 
@@ -97,10 +97,10 @@ def type_of(node: Any, unit: Unit) -> CType:
         return Array(type_of(node.type, unit), size)
     if isinstance(node, c_ast.Struct):
         if node.decls is not None:
-            made = Struct(node.name or "struct", _fields(node, unit))
+            struct = Struct(node.name or "struct", _fields(node, unit))
             if node.name:
-                unit.structs[node.name] = made
-            return made
+                unit.structs[node.name] = struct
+            return struct
         return unit.structs.get(node.name) or Struct(node.name, ())
     if isinstance(node, c_ast.Enum):
         raise KernelError("enum is not supported; use const int", line_of(node))
@@ -109,16 +109,16 @@ def type_of(node: Any, unit: Unit) -> CType:
     raise KernelError(f"a type of kind {type(node).__name__} is not supported", line_of(node))
 
 
-def _fields(node: Any, unit: Unit) -> tuple[tuple[str, CType], ...]:
-    found = []
+def _fields(node: Any, unit: TranslationUnit) -> tuple[tuple[str, CType], ...]:
+    fields = []
     for d in node.decls:
         if d.name is None or not hasattr(d, "type"):
             raise KernelError("structs hold named fields only", line_of(d))
-        found.append((d.name, type_of(d.type, unit)))
-    return tuple(found)
+        fields.append((d.name, type_of(d.type, unit)))
+    return tuple(fields)
 
 
-def _named(node: Any, unit: Unit) -> CType:
+def _named(node: Any, unit: TranslationUnit) -> CType:
     words = node.names
     if words == ["void"]:
         return Void()
@@ -150,10 +150,10 @@ def parameters(function: Any) -> list[Any]:
     from pycparser import c_ast
 
     args = function.decl.type.args
-    found = [] if args is None else list(args.params)
-    return [p for p in found if isinstance(p, c_ast.Decl)]
+    params = [] if args is None else list(args.params)
+    return [p for p in params if isinstance(p, c_ast.Decl)]
 
 
-def result_type(function: Any, unit: Unit) -> CType:
+def result_type(function: Any, unit: TranslationUnit) -> CType:
     """Return the type of what a function returns."""
     return type_of(function.decl.type.type, unit)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Store, Var
+from adarray.compiler.ir.loopir import Assign, Const, Expr, Local, Store, Var
 from adarray.compiler.ir.threads import BLOCK as BLOCK_INDICES
-from adarray.compiler.ir.threads import SIZES, THREAD, Barrier, if_, loads
+from adarray.compiler.ir.threads import SIZES, THREAD, if_
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.declarations import line_of, type_of
 from adarray.kernels.types import (
     FLOATS,
-    Array,
     CType,
     Pointer,
     Scalar,
@@ -23,16 +22,15 @@ from adarray.kernels.types import (
     spelled,
 )
 from adarray.kernels.values import (
-    Address,
-    Aggregate,
     ElementPlace,
-    Memory,
-    Number,
+    NumberValue,
     Place,
     PointerPlace,
+    PointerValue,
     Reference,
     ScalarPlace,
     StructPlace,
+    StructValue,
     Value,
     at,
     moved,
@@ -42,7 +40,7 @@ from adarray.kernels.values import (
 )
 
 if TYPE_CHECKING:
-    from adarray.kernels.lower import Lowering
+    from adarray.kernels.lower import SourceLowering
 
 _BINARY = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo",
@@ -63,10 +61,10 @@ _LIMITS = {
 }  # fmt: skip
 
 
-class Expressions:
-    """Reads expressions, into the statements of a `Lowering`."""
+class ExpressionReader:
+    """Reads expressions, into the statements of a `SourceLowering`."""
 
-    def __init__(self, lowering: Lowering) -> None:
+    def __init__(self, lowering: SourceLowering) -> None:
         from pycparser import c_ast
 
         self.low = lowering
@@ -76,16 +74,16 @@ class Expressions:
 
     def value(self, node: Any) -> Value:
         """Return the value of an expression."""
-        found = self.maybe(node)
-        if found is None:
+        result = self.maybe(node)
+        if result is None:
             raise KernelError("this has no value", line_of(node))
-        return found
+        return result
 
     def maybe(self, node: Any) -> Value | None:
         """Return the value of an expression; None where it is void."""
         a = self.ast
         if isinstance(node, a.Constant):
-            return Number(literal(node))
+            return NumberValue(literal(node))
         if isinstance(node, (a.ID, a.ArrayRef, a.StructRef)):
             return self._named(node)
         if isinstance(node, a.BinaryOp):
@@ -101,10 +99,10 @@ class Expressions:
         if isinstance(node, a.Assignment):
             return self._assignment(node)
         if isinstance(node, a.ExprList):
-            found: Value | None = None
+            result: Value | None = None
             for e in node.exprs:
-                found = self.maybe(e)
-            return found
+                result = self.maybe(e)
+            return result
         if isinstance(node, (a.InitList, a.CompoundLiteral)):
             raise KernelError("lists in braces only begin a declaration", line_of(node))
         raise KernelError(f"{type(node).__name__} is not supported here", line_of(node))
@@ -115,7 +113,7 @@ class Expressions:
 
     def as_number(self, v: Value, node: Any) -> Expr:
         """Return the expression of a number."""
-        if not isinstance(v, Number):
+        if not isinstance(v, NumberValue):
             raise KernelError("this is no number", line_of(node))
         return v.expr
 
@@ -127,16 +125,16 @@ class Expressions:
         a = self.ast
         if isinstance(node, a.ID):
             if node.name in _INFINITY:
-                return Number(build.const(_INFINITY[node.name], "float32"))
+                return NumberValue(build.const(_INFINITY[node.name], "float32"))
             if node.name in _LIMITS and self.low.lookup(node.name) is None:
-                return Number(build.const(*_LIMITS[node.name]))
+                return NumberValue(build.const(*_LIMITS[node.name]))
         if isinstance(node, a.StructRef) and isinstance(node.name, a.ID):
             full = f"{node.name.name}.{node.field.name}"
             if node.name.name in BUILTINS and self.low.lookup(node.name.name) is None:
-                return Number(Var("uint32", full))
+                return NumberValue(Var("uint32", full))
         if isinstance(node, a.StructRef) and node.type == "." and not self._is_place(node.name):
             whole = self.value(node.name)
-            if isinstance(whole, Aggregate) and node.field.name in whole.fields:
+            if isinstance(whole, StructValue) and node.field.name in whole.fields:
                 return whole.fields[node.field.name]
         return read(self.place(node))
 
@@ -151,14 +149,14 @@ class Expressions:
         """Return the place that an expression names."""
         a, line = self.ast, line_of(node)
         if isinstance(node, a.ID):
-            found = self.low.lookup(node.name)
-            if found is None:
+            place = self.low.lookup(node.name)
+            if place is None:
                 raise KernelError(f"the name {node.name!r} is not known", line)
-            return found
+            return place
         if isinstance(node, a.ArrayRef):
             base = self.value(node.name)
             by = self.number(node.subscript)
-            if not isinstance(base, Address):
+            if not isinstance(base, PointerValue):
                 raise KernelError("this is no array", line)
             by = self.low.settled(by)
             return self.element(moved(base, by), line)
@@ -170,7 +168,7 @@ class Expressions:
             return self.pointee(self.value(node.expr), line)
         raise KernelError("this is no place that could be written", line)
 
-    def element(self, address: Address, line: int) -> ElementPlace:
+    def element(self, address: PointerValue, line: int) -> ElementPlace:
         """Return the place that an address points to."""
         if isinstance(address.to, Pointer):
             raise KernelError("pointers to pointers are not supported", line)
@@ -180,23 +178,23 @@ class Expressions:
         """Return what a pointer points to."""
         if isinstance(v, Reference):
             return v.place
-        if isinstance(v, Address):
+        if isinstance(v, PointerValue):
             return self.element(v, line)
         raise KernelError("this is no pointer", line)
 
     def address_of(self, place: Place) -> Value:
         """Return a pointer to a place."""
         if isinstance(place, ElementPlace):
-            return Address(place.type, place.memory, place.index)
+            return PointerValue(place.type, place.memory, place.index)
         return Reference(place)
 
     # -- operators -----------------------------------------------------------------------------
 
     def _binary(self, node: Any) -> Value:
         if node.op in ("&&", "||"):
-            return Number(self._lazy(node))
+            return NumberValue(self._lazy(node))
         left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left, Aggregate) or isinstance(right, Aggregate):
+        if isinstance(left, StructValue) or isinstance(right, StructValue):
             if node.op not in _OF_STRUCTS:
                 raise KernelError(f"structs have no operator {node.op}", line_of(node))
             return self.low.calls.operator(_OF_STRUCTS[node.op], [left, right], node)
@@ -205,38 +203,38 @@ class Expressions:
     def arithmetic(self, op: str, left: Value, right: Value, node: Any) -> Value:
         """Return the result of an operator on numbers or pointers."""
         line = line_of(node)
-        if isinstance(left, Address) or isinstance(right, Address):
+        if isinstance(left, PointerValue) or isinstance(right, PointerValue):
             return self._of_pointers(op, left, right, line)
         a, b = self.as_number(left, node), self.as_number(right, node)
         name = _BINARY[op]
         if name in build.COMPARISONS:
-            return Number(build.compare(name, a, b))
+            return NumberValue(build.compare(name, a, b))
         if name in ("left_shift", "right_shift"):
             dtype = promoted(a.dtype)
-            return Number(build.call(name, dtype, build.cast(a, dtype), build.cast(b, dtype)))
+            return NumberValue(build.call(name, dtype, build.cast(a, dtype), build.cast(b, dtype)))
         dtype = common(a.dtype, b.dtype)
         a, b = build.cast(a, dtype), build.cast(b, dtype)
         if dtype in FLOATS:
             if name not in ("add", "subtract", "multiply", "divide"):
                 raise KernelError(f"floating-point numbers have no operator {op}", line)
-            return Number(build.call(name, dtype, a, b))
-        return Number(integer(name, a, b))
+            return NumberValue(build.call(name, dtype, a, b))
+        return NumberValue(integer(name, a, b))
 
     def _of_pointers(self, op: str, left: Value, right: Value, line: int) -> Value:
-        if isinstance(left, Address) and isinstance(right, Number) and op in "+-":
+        if isinstance(left, PointerValue) and isinstance(right, NumberValue) and op in "+-":
             by = build.cast(right.expr, "int64")
             return moved(left, by if op == "+" else build.negative(by))
-        if isinstance(right, Address) and isinstance(left, Number) and op == "+":
+        if isinstance(right, PointerValue) and isinstance(left, NumberValue) and op == "+":
             return moved(right, left.expr)
-        if not isinstance(left, Address) or not isinstance(right, Address):
+        if not isinstance(left, PointerValue) or not isinstance(right, PointerValue):
             raise KernelError(f"a pointer and a value have no operator {op}", line)
         if left.memory == right.memory and left.to == right.to:
             if op == "-":
                 size = build.index(len(leaves(left.to)))
                 by = build.call("subtract", "int64", left.offset, right.offset)
-                return Number(integer("divide", by, size))
+                return NumberValue(integer("divide", by, size))
             if _BINARY.get(op) in build.COMPARISONS:
-                return Number(build.compare(_BINARY[op], left.offset, right.offset))
+                return NumberValue(build.compare(_BINARY[op], left.offset, right.offset))
         raise KernelError(f"pointers into different arrays have no operator {op}", line)
 
     def _lazy(self, node: Any) -> Expr:
@@ -262,20 +260,20 @@ class Expressions:
         emitter.begin()
         no = self.value(node.iffalse)
         second = emitter.end()
-        if isinstance(yes, Number) and isinstance(no, Number):
+        if isinstance(yes, NumberValue) and isinstance(no, NumberValue):
             a, b = yes.expr, no.expr
             dtype = a.dtype if a.dtype == b.dtype else common(a.dtype, b.dtype)
             a, b = build.cast(a, dtype), build.cast(b, dtype)
             # Both sides of `where` are computed, and so are their derivatives: one that is infinite
             # on the side that is not taken would spoil the other.
             if not first and not second and build.is_tame(a) and build.is_tame(b):
-                return Number(build.where(condition, a, b))
+                return NumberValue(build.where(condition, a, b))
             result = self.low.variable("chosen", dtype, None)
             self.low.emit(
                 if_(condition, (*first, Assign(result.name, a)), (*second, Assign(result.name, b)))
             )
-            return Number(result)
-        if isinstance(yes, Aggregate) and isinstance(no, Aggregate) and yes.type == no.type:
+            return NumberValue(result)
+        if isinstance(yes, StructValue) and isinstance(no, StructValue) and yes.type == no.type:
             place = self.low.declare_struct("chosen", yes.type)
             emitter.begin()
             self.store(place, yes, node)
@@ -296,33 +294,33 @@ class Expressions:
             return read(self.pointee(self.value(node.expr), line))
         if op in ("++", "--", "p++", "p--"):
             place = self.place(node.expr)
-            before = self.kept(read(place)) if op.startswith("p") else None
-            one = Number(build.const(1, "int32"))
+            before = self.frozen(read(place)) if op.startswith("p") else None
+            one = NumberValue(build.const(1, "int32"))
             self.store(place, self.arithmetic(op[-1], read(place), one, node), node)
             return before if before is not None else read(place)
         if op == "sizeof":
             raise KernelError("sizeof is not supported; write the number", line)
         v = self.value(node.expr)
-        if isinstance(v, Aggregate) and op == "-":
+        if isinstance(v, StructValue) and op == "-":
             return self.low.calls.operator("subtract", [v], node)
         e = self.as_number(v, node)
         if op == "!":
-            return Number(build.logical_not(build.truth(e)))
+            return NumberValue(build.logical_not(build.truth(e)))
         e = build.cast(e, promoted(e.dtype))
         if op == "+":
-            return Number(e)
+            return NumberValue(e)
         if op == "-":
-            return Number(build.negative(e))
+            return NumberValue(build.negative(e))
         if op == "~" and e.dtype not in FLOATS:
-            return Number(build.call("bitwise_xor", e.dtype, e, build.const(-1, e.dtype)))
+            return NumberValue(build.call("bitwise_xor", e.dtype, e, build.const(-1, e.dtype)))
         raise KernelError(f"the operator {op} is not supported", line)
 
-    def kept(self, v: Value) -> Value:
+    def frozen(self, v: Value) -> Value:
         """Return a value as it is now, whatever is written afterwards."""
-        if isinstance(v, Number) and not isinstance(v.expr, Const):
-            return Number(self.low.named("before", v.expr))
-        if isinstance(v, Address):
-            return Address(v.to, v.memory, self.low.named("before", v.offset))
+        if isinstance(v, NumberValue) and not isinstance(v.expr, Const):
+            return NumberValue(self.low.named("before", v.expr))
+        if isinstance(v, PointerValue):
+            return PointerValue(v.to, v.memory, self.low.named("before", v.offset))
         return v
 
     def _assignment(self, node: Any) -> Value:
@@ -333,12 +331,12 @@ class Expressions:
         right = self.value(node.rvalue)
         before = read(place)
         op = node.op[:-1]
-        if isinstance(before, Aggregate):
-            made = self.low.calls.compound(_OF_STRUCTS.get(op, op), place, right, node)
+        if isinstance(before, StructValue):
+            result = self.low.calls.compound(_OF_STRUCTS.get(op, op), place, right, node)
         else:
-            made = self.arithmetic(op, before, right, node)
-        if made is not None:
-            self.store(place, made, node)
+            result = self.arithmetic(op, before, right, node)
+        if result is not None:
+            self.store(place, result, node)
         return read(place)
 
     # -- conversions and writes ----------------------------------------------------------------
@@ -346,13 +344,13 @@ class Expressions:
     def cast(self, v: Value, t: CType, node: Any) -> Value:
         """Return a value as one of another type."""
         line = line_of(node)
-        if isinstance(t, Scalar) and isinstance(v, Number):
-            return Number(build.cast(v.expr, t.dtype))
-        if isinstance(t, Struct) and isinstance(v, Aggregate) and t.name == v.type.name:
+        if isinstance(t, Scalar) and isinstance(v, NumberValue):
+            return NumberValue(build.cast(v.expr, t.dtype))
+        if isinstance(t, Struct) and isinstance(v, StructValue) and t.name == v.type.name:
             return v
-        if isinstance(t, Pointer) and isinstance(v, Address):
+        if isinstance(t, Pointer) and isinstance(v, PointerValue):
             if isinstance(t.to, (Scalar, Struct)) and set(leaves(t.to)) == {v.memory.dtype}:
-                return Address(t.to, v.memory, v.offset)
+                return PointerValue(t.to, v.memory, v.offset)
             raise KernelError(
                 f"{v.memory.name!r} holds {v.memory.dtype} and is read as {spelled(t.to)}; "
                 "numbers that are read as others have no derivative",
@@ -384,9 +382,9 @@ class Expressions:
 
     def _store_struct(self, place: Place, v: Value, node: Any) -> None:
         t = place_type(place)
-        if not isinstance(v, Aggregate) or not isinstance(t, Struct) or v.type.name != t.name:
+        if not isinstance(v, StructValue) or not isinstance(t, Struct) or v.type.name != t.name:
             raise KernelError("a struct is assigned something else", line_of(node))
-        values = {n: self.kept(f) if len(t.fields) > 1 else f for n, f in v.fields.items()}
+        values = {n: self.frozen(f) if len(t.fields) > 1 else f for n, f in v.fields.items()}
         for name, _ in t.fields:
             self.store(part(place, name, line_of(node)), values[name], node)
 
@@ -394,14 +392,14 @@ class Expressions:
         if isinstance(v, Reference) and place.value is None:
             place.value = v
             return
-        if not isinstance(v, Address):
+        if not isinstance(v, PointerValue):
             raise KernelError("this is no pointer", line)
         if place.value is None:
-            place.value = Address(place.to, v.memory, v.offset)
+            place.value = PointerValue(place.to, v.memory, v.offset)
             if place.offset is not None:
                 self.low.emit(Local(place.offset, "int64", None, v.offset))
             return
-        if not isinstance(place.value, Address) or place.value.memory != v.memory:
+        if not isinstance(place.value, PointerValue) or place.value.memory != v.memory:
             raise KernelError("a pointer is moved to another array, which is not supported", line)
         if place.offset is None:
             raise KernelError("this pointer cannot be moved", line)
@@ -439,6 +437,3 @@ def literal(node: Any) -> Expr:
     unsigned = "u" in ending or (digits.startswith("0x") and value > 0x7FFFFFFF)
     wide = "l" in ending or value > (0xFFFFFFFF if unsigned else 0x7FFFFFFF)
     return build.const(value, ("u" if unsigned else "") + ("int64" if wide else "int32"))
-
-
-__all__ = ["Array", "Barrier", "Expressions", "Let", "Memory", "integer", "literal", "loads"]

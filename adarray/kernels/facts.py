@@ -9,9 +9,9 @@ import numpy as np
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Var
 from adarray.kernels.geometry import Launch
 from adarray.kernels.needs import candidates
-from adarray.kernels.ssa import Branch, Def, Loop, Node, Place, Program, Read, Write, inner
+from adarray.kernels.ssa import Branch, Def, Node, Place, Read, SsaLoop, SsaProgram, Write, inner
 
-_MOST = 1 << 22  # elements that are looked at
+_MOST = 1 << 22  # elements that are evaluated
 
 
 class _UnknownError(Exception):
@@ -39,7 +39,7 @@ def _quotient(a: Any, b: Any) -> Any:
 class _Cells:
     """Evaluates indices for all threads of a block."""
 
-    def __init__(self, program: Program, launch: Launch) -> None:
+    def __init__(self, program: SsaProgram, launch: Launch) -> None:
         self.program = program
         x, y, z = launch.block
         zs, ys, xs = np.meshgrid(np.arange(z), np.arange(y), np.arange(x), indexing="ij")
@@ -77,7 +77,7 @@ class _Cells:
         with np.errstate(all="ignore"):
             return _FUNCTIONS[e.name](*args)
 
-    def cells(self, node: Read | Write, loops: list[Loop], per_thread: bool) -> np.ndarray:
+    def cells(self, node: Read | Write, loops: list[SsaLoop], per_thread: bool) -> np.ndarray:
         """Return which elements an access touches, over iterations of `loops`."""
         at: dict[str, Any] = {"axes": len(loops)}
         size = self.threads
@@ -95,7 +95,7 @@ class _Cells:
                 raise _UnknownError
             at[loop.var] = (np.arange(count) + int(start.ravel()[0])).reshape(shape)
         shape = [self.threads, *(at[x.var].size for x in loops if x.var is not None)]
-        found = np.broadcast_to(self.value(node.index, at), shape)
+        elements = np.broadcast_to(self.value(node.index, at), shape)
         keep = np.ones(shape, bool)
         for b in node.branches:
             try:
@@ -104,27 +104,29 @@ class _Cells:
                 continue
             keep = keep & (holds if _inside(node, b.body) else ~holds)
         if per_thread:
-            width = 1 + int(np.max(found, initial=0))
-            found = found + (np.arange(self.threads) * (1 << 32)).reshape(-1, *[1] * len(loops))
+            width = 1 + int(np.max(elements, initial=0))
+            elements = elements + (np.arange(self.threads) * (1 << 32)).reshape(
+                -1, *[1] * len(loops)
+            )
             assert width < 1 << 32
-        return np.unique(found[keep])
+        return np.unique(elements[keep])
 
 
 def _inside(node: Node, body: list[Node]) -> bool:
     return any(n is node or any(_inside(node, part) for part in inner(n)) for n in body)
 
 
-def private(program: Program, launch: Launch) -> frozenset[tuple[str, int]]:
+def private(program: SsaProgram, launch: Launch) -> frozenset[tuple[str, int]]:
     """Return memories of which iterations of a loop read what they wrote, and nothing else."""
-    found = set()
+    memories = set()
     for name, loop in candidates(program):
         own = any(isinstance(n, Place) and n.name == name and n.home is loop for n in program.nodes)
         if own or _covered(program, name, loop, launch):
-            found.add((name, loop.number))
-    return frozenset(found)
+            memories.add((name, loop.number))
+    return frozenset(memories)
 
 
-def _covered(program: Program, name: str, loop: Loop, launch: Launch) -> bool:
+def _covered(program: SsaProgram, name: str, loop: SsaLoop, launch: Launch) -> bool:
     """Whether each iteration of a loop writes all elements that it reads."""
     cells = _Cells(program, launch)
     shared = any(s.name == name for s in program.kernel.shared)
@@ -142,21 +144,21 @@ def _covered(program: Program, name: str, loop: Loop, launch: Launch) -> bool:
 
 
 def _written(
-    cells: _Cells, body: list[Node], name: str, loop: Loop, per_thread: bool
+    cells: _Cells, body: list[Node], name: str, loop: SsaLoop, per_thread: bool
 ) -> np.ndarray:
     """Return the elements that are written whatever conditions are that are not known."""
-    found = np.empty(0, np.int64)
+    elements = np.empty(0, np.int64)
     for n in body:
         if isinstance(n, Write) and n.buffer == name:
             inside = list(n.loops[n.loops.index(loop) + 1 :])
-            found = np.union1d(found, cells.cells(n, inside, per_thread))
-        elif isinstance(n, Loop):
-            found = np.union1d(found, _written(cells, n.body, name, loop, per_thread))
+            elements = np.union1d(elements, cells.cells(n, inside, per_thread))
+        elif isinstance(n, SsaLoop):
+            elements = np.union1d(elements, _written(cells, n.body, name, loop, per_thread))
         elif isinstance(n, Branch):
             then, orelse = (_written(cells, part, name, loop, per_thread) for part in inner(n))
             try:
                 cells.value(n.condition, {"axes": len(n.loops) - n.loops.index(loop) - 1})
-                found = np.union1d(found, np.union1d(then, orelse))
+                elements = np.union1d(elements, np.union1d(then, orelse))
             except (_UnknownError, KeyError):
-                found = np.union1d(found, np.intersect1d(then, orelse))
-    return found
+                elements = np.union1d(elements, np.intersect1d(then, orelse))
+    return elements

@@ -29,13 +29,13 @@ class Parameter(NamedTuple):
 
 def parameters(text: str) -> tuple[Parameter, ...]:
     """Return the parameters in ``"float64 x, raw T y"``."""
-    found = []
+    params = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         m = re.fullmatch(r"(raw\s+)?(\w+)\s+(\w+)", part)
         if m is None:
             raise KernelError(f"kernel: the parameter {part!r} is not a type and a name")
-        found.append(Parameter(bool(m[1]), m[2], m[3]))
-    return tuple(found)
+        params.append(Parameter(bool(m[1]), m[2], m[3]))
+    return tuple(params)
 
 
 class _Form:
@@ -50,7 +50,7 @@ class _Form:
 
     def dtypes(self, args: Sequence[Any]) -> dict[str, str]:
         """Return the dtypes that the letters of parameters stand for."""
-        found: dict[str, str] = {}
+        dtypes: dict[str, str] = {}
         if len(args) != len(self.inputs):
             raise KernelError(
                 f"kernel {self.name}: {len(args)} arguments were given, and it takes "
@@ -58,16 +58,16 @@ class _Form:
             )
         for p, x in zip(self.inputs, args, strict=True):
             if p.type not in _NAMES and hasattr(x, "dtype"):
-                known = found.setdefault(p.type, str(x.dtype))
+                known = dtypes.setdefault(p.type, str(x.dtype))
                 if known != str(x.dtype):
                     raise KernelError(
                         f"kernel {self.name}: {p.type} is {known} and {x.dtype}; convert one of "
                         "the arguments with astype"
                     )
         for p in self.inputs + self.outputs:
-            if p.type not in _NAMES and p.type not in found:
+            if p.type not in _NAMES and p.type not in dtypes:
                 raise KernelError(f"kernel {self.name}: no argument says what {p.type} is")
-        return found
+        return dtypes
 
     def kernel(self, types: dict[str, str]) -> RawKernel:
         """Return the kernel for what letters stand for."""
@@ -148,16 +148,16 @@ class ElementwiseKernel(_Form):
         types = self.dtypes(args)
         each = [x for p, x in zip(self.inputs, args, strict=True) if not p.raw]
         shape = np.broadcast_shapes(*map(np.shape, each)) if each else (size or 0,)
-        given = []
+        arrays = []
         for p, x in zip(self.inputs, args, strict=True):
             x = x if hasattr(x, "dtype") else np.asarray(x, self.dtype(p, types))
-            given.append(x if p.raw or np.shape(x) == shape else np.broadcast_to(x, shape))
+            arrays.append(x if p.raw or np.shape(x) == shape else np.broadcast_to(x, shape))
         outs = [np.zeros(shape, self.dtype(p, types)) for p in self.outputs]
         count = int(np.prod(shape, dtype=int))
         if count == 0:
             return outs[0] if len(outs) == 1 else tuple(outs)
         grid = -(-count // _BLOCK)
-        return self.kernel(types).apply(grid, _BLOCK, [*given, *outs, count])
+        return self.kernel(types).apply(grid, _BLOCK, [*arrays, *outs, count])
 
 
 class ReductionKernel(_Form):
@@ -244,13 +244,13 @@ class ReductionKernel(_Form):
         count = int(np.prod([shape[a] for a in axes], dtype=int))
         results = tuple(shape[a] for a in rest)
         many = int(np.prod(results, dtype=int))
-        given = []
+        arrays = []
         for p, x in zip(self.inputs, args, strict=True):
             x = x if hasattr(x, "dtype") else np.asarray(x, self.dtype(p, types))
             whole = x if np.shape(x) == shape else np.broadcast_to(x, shape)
-            given.append(np.reshape(np.transpose(whole, rest + axes), (many, count)))
+            arrays.append(np.reshape(np.transpose(whole, rest + axes), (many, count)))
         out = np.zeros(many, self.dtype(self.outputs[0], types))
         if many:
-            out = self.kernel(types).apply(many, _BLOCK, [*given, out, count])
-        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
-        return np.reshape(out, kept if keepdims else results)[()]
+            out = self.kernel(types).apply(many, _BLOCK, [*arrays, out, count])
+        shape_with_ones = tuple(1 if a in axes else n for a, n in enumerate(shape))
+        return np.reshape(out, shape_with_ones if keepdims else results)[()]

@@ -1,4 +1,4 @@
-"""A part of a kernel as statements that run forward: before the way back, or again on it."""
+"""A part of a kernel as statements that run forward: before the reverse sweep, or again in it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from adarray.compiler.ir.threads import (
 )
 from adarray.kernels import build
 from adarray.kernels.needs import Slice
-from adarray.kernels.ssa import Branch, Def, Loop, Node, Place, Program, Read, Wait, Write
+from adarray.kernels.ssa import Branch, Def, Node, Place, Read, SsaLoop, SsaProgram, Wait, Write
 
 
-class Forward:
+class ForwardPart:
     """Writes a slice of a program.
 
     Parameters
     ----------
-    program : Program
+    program : SsaProgram
     part : Slice
     hoisted : set of str
         Values of branches that are read outside of them.
@@ -40,7 +40,7 @@ class Forward:
 
     def __init__(
         self,
-        program: Program,
+        program: SsaProgram,
         part: Slice,
         hoisted: set[str],
         name: Callable[[str], str],
@@ -128,7 +128,7 @@ class Forward:
         if body or orelse:
             out.append(if_(self.expr(n.condition), tuple(body), tuple(orelse)))
 
-    def _loop(self, n: Loop, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+    def _loop(self, n: SsaLoop, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         if not self.part.has(n):
             return
         carried = [c for c in n.carried if c.name in self.part.names]
@@ -174,9 +174,9 @@ def _dtype(e: Expr, name: str) -> str:
     return next(x.dtype for x in walk(e) if isinstance(x, Var) and x.name == name)
 
 
-def dtype_of(program: Program, name: str) -> str:
+def dtype_of(program: SsaProgram, name: str) -> str:
     """Return the dtype of a value."""
     v = program.values[name]
     if isinstance(v, (Def, Write)):
         return v.value.dtype
-    return "int64" if isinstance(v, Loop) else v.dtype
+    return "int64" if isinstance(v, SsaLoop) else v.dtype

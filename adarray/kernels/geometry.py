@@ -42,7 +42,7 @@ class Launch(NamedTuple):
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
-def triple(given: Any, name: str, what: str) -> tuple[int, int, int]:
+def triple(sizes: Any, name: str, what: str) -> tuple[int, int, int]:
     """Return a grid or a block as three numbers.
 
     Raises
@@ -52,19 +52,19 @@ def triple(given: Any, name: str, what: str) -> tuple[int, int, int]:
     """
     try:
         words = (
-            tuple(map(operator.index, given))
-            if isinstance(given, (tuple, list))
-            else (operator.index(given),)
+            tuple(map(operator.index, sizes))
+            if isinstance(sizes, (tuple, list))
+            else (operator.index(sizes),)
         )
     except TypeError:
         words = ()
     if not 1 <= len(words) <= 3 or min(words) < 1:
         raise KernelError(
-            f"kernel {name}: the {what} is {given!r}; pass up to three whole numbers above 0"
+            f"kernel {name}: the {what} is {sizes!r}; pass up to three whole numbers above 0"
         )
-    made = (*words, 1, 1)[:3]
-    if what == "block" and made[0] * made[1] * made[2] > MOST_THREADS:
+    padded = (*words, 1, 1)[:3]
+    if what == "block" and padded[0] * padded[1] * padded[2] > MOST_THREADS:
         raise KernelError(
-            f"kernel {name}: the block {given!r} has more than {MOST_THREADS} threads"
+            f"kernel {name}: the block {sizes!r} has more than {MOST_THREADS} threads"
         )
-    return made[0], made[1], made[2]
+    return padded[0], padded[1], padded[2]

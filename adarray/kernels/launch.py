@@ -93,7 +93,7 @@ class CudaKernel:
         self.kernel = kernel
         self.library = engine.library
         self.dtypes = dict(kernel.scalars)
-        printer = print_cuda.CudaPrinter(kernel, _NAME)
+        printer = print_cuda.ThreadCudaPrinter(kernel, _NAME)
         self.dynamic = len(printer.dynamic)
         self.taped = printer.taped
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
@@ -107,21 +107,21 @@ class CudaKernel:
         """Become the kernel that counts."""
         verify(kernel)
         self.kernel, self.library, self.dtypes = kernel, engine.library, dict(kernel.scalars)
-        printer = print_cuda.CudaPrinter(kernel, _NAME, True)
+        printer = print_cuda.ThreadCudaPrinter(kernel, _NAME, True)
         self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
 
     def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
-        found = []
+        args = []
         for name in self.kernel.order:
             x = values[name]
             if name in self.dtypes:
-                found.append(np.dtype(self.dtypes[name]).type(host_of(x)))
+                args.append(np.dtype(self.dtypes[name]).type(host_of(x)))
             else:
-                found.append(self.library.raw(x))
+                args.append(self.library.raw(x))
         if self.dynamic:
-            found.append(np.int64(launch.shared))
-        return found
+            args.append(np.int64(launch.shared))
+        return args
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
@@ -155,8 +155,8 @@ class CudaKernel:
         most = self.library.run(self.library.xp.zeros, 1, np.uint64)
         # What the forward part writes is written again by the whole kernel.
         written = {b.name for b in self.kernel.buffers if b.access != "in"}
-        given = {n: x.copy() if n in written else x for n, x in values.items()}
-        args = [*self._arguments(launch, given), most]
+        copies = {n: x.copy() if n in written else x for n, x in values.items()}
+        args = [*self._arguments(launch, copies), most]
         self.run(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
         return int(self.library.to_host(most)[0])
 

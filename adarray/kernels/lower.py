@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Param, Var
-from adarray.compiler.ir.threads import Shared, Stmt, Table, ThreadKernel, loads
+from adarray.compiler.ir.threads import ConstantTable, Shared, Stmt, ThreadKernel, loads
 from adarray.errors import KernelError
 from adarray.kernels import build
-from adarray.kernels.calls import Calls
-from adarray.kernels.declarations import Unit, line_of, parameters, type_of
-from adarray.kernels.expressions import Expressions
-from adarray.kernels.statements import Statements
+from adarray.kernels.calls import CallReader
+from adarray.kernels.declarations import TranslationUnit, line_of, parameters, type_of
+from adarray.kernels.expressions import ExpressionReader
+from adarray.kernels.statements import StatementReader
 from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, leaves
 from adarray.kernels.values import (
-    Address,
-    Aggregate,
     ElementPlace,
     Emitter,
-    Memory,
-    Number,
+    MemoryRef,
+    NumberValue,
     Place,
     PointerPlace,
+    PointerValue,
     Reference,
     ScalarPlace,
     StructPlace,
@@ -40,7 +39,7 @@ _RESERVED = frozenset(
 )
 
 
-class Lowering:
+class SourceLowering:
     """Reads one kernel of a source.
 
     Attributes
@@ -51,17 +50,17 @@ class Lowering:
         What names stand for, innermost last.
     """
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: TranslationUnit) -> None:
         self.unit = unit
         self.emitter = Emitter()
-        self.emitter.taken |= _RESERVED
+        self.emitter.names |= _RESERVED
         self.scopes: list[dict[str, Place]] = [{}]
         self.shared: list[Shared] = []
-        self.tables: list[Table] = []
+        self.tables: list[ConstantTable] = []
         self.structs: dict[str, str] = {}  # parameters that are numbers of a struct, by name
-        self.expressions = Expressions(self)
-        self.calls = Calls(self)
-        self.statements = Statements(self)
+        self.expressions = ExpressionReader(self)
+        self.calls = CallReader(self)
+        self.statements = StatementReader(self)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -78,17 +77,17 @@ class Lowering:
 
     def variable(self, name: str, dtype: str, init: Expr | None) -> Var:
         """Declare a local variable; return it."""
-        made = self.emitter.fresh(name)
-        self.emit(Local(made, dtype, None, init))
-        return Var(dtype, made)
+        unique = self.emitter.fresh(name)
+        self.emit(Local(unique, dtype, None, init))
+        return Var(dtype, unique)
 
     def named(self, name: str, value: Expr) -> Expr:
         """Return a value as it is now."""
         if isinstance(value, Const):
             return value
-        made = self.emitter.fresh(name)
-        self.emit(Let(made, value))
-        return Var(value.dtype, made)
+        unique = self.emitter.fresh(name)
+        self.emit(Let(unique, value))
+        return Var(value.dtype, unique)
 
     def settled(self, value: Expr) -> Expr:
         """Return a value that is read from memory once."""
@@ -118,7 +117,7 @@ class Lowering:
         raise KernelError("arrays are not passed by value", line_of(node))
 
     def _as_pointer(self, v: Value, t: Pointer, node: Any) -> Value:
-        return self.expressions.cast(v, t, node) if isinstance(v, Address) else v
+        return self.expressions.cast(v, t, node) if isinstance(v, PointerValue) else v
 
     def declare_struct(self, name: str, t: Struct) -> StructPlace:
         """Declare a struct, field by field."""
@@ -141,15 +140,15 @@ class Lowering:
         while isinstance(inner, Array):
             inner = inner.of
         dtype = element_dtype(inner, line)
-        made = self.emitter.fresh(name)
+        unique = self.emitter.fresh(name)
         count = None if t.size is None else len(leaves(t))
         if shared:
-            self.shared.append(Shared(made, dtype, count))
+            self.shared.append(Shared(unique, dtype, count))
         elif count is None:
             raise KernelError(f"the array {name!r} has no size", line)
         else:
-            self.emit(Local(made, dtype, build.index(count)))
-        return ElementPlace(t, Memory(made, dtype), build.index(0))
+            self.emit(Local(unique, dtype, build.index(count)))
+        return ElementPlace(t, MemoryRef(unique, dtype), build.index(0))
 
     def table(self, name: str, t: Array, values: list[Const]) -> ElementPlace:
         """Declare an array of constants; what is not given is 0."""
@@ -157,11 +156,11 @@ class Lowering:
         while isinstance(inner, Array):
             inner = inner.of
         dtype = element_dtype(inner, 0)
-        made = self.emitter.fresh(name)
-        given = [build.const(v.value, dtype).value for v in values]
-        given += [0] * (len(leaves(t)) - len(given))
-        self.tables.append(Table(made, dtype, tuple(given)))
-        return ElementPlace(t, Memory(made, dtype, False), build.index(0))
+        unique = self.emitter.fresh(name)
+        numbers = [build.const(v.value, dtype).value for v in values]
+        numbers += [0] * (len(leaves(t)) - len(numbers))
+        self.tables.append(ConstantTable(unique, dtype, tuple(numbers)))
+        return ElementPlace(t, MemoryRef(unique, dtype, False), build.index(0))
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -183,16 +182,18 @@ class Lowering:
                 t = Pointer(t.of)
             if isinstance(t, Pointer) and not t.reference:
                 dtype = element_dtype(t.to, line)
-                memory = Memory(name, dtype, not t.constant)
+                memory = MemoryRef(name, dtype, not t.constant)
                 offset = self.emitter.fresh(f"{p.name}_at")
                 pointer = PointerPlace(t.to, None, offset)
-                self.expressions._point(pointer, Address(t.to, memory, build.index(0)), line)
+                self.expressions._point(pointer, PointerValue(t.to, memory, build.index(0)), line)
                 self.scopes[-1][p.name] = pointer
                 buffers.append(Param(name, dtype, "in" if t.constant else "inout"))
                 order.append(name)
             elif isinstance(t, Scalar):
                 # Parameters may be assigned in the body.
-                self.scopes[-1][p.name] = self.declare(p.name, t, Number(Var(t.dtype, name)), p)
+                self.scopes[-1][p.name] = self.declare(
+                    p.name, t, NumberValue(Var(t.dtype, name)), p
+                )
                 scalars.append((name, t.dtype))
                 order.append(name)
             elif isinstance(t, Struct):
@@ -230,6 +231,3 @@ class Lowering:
             assert isinstance(target, ScalarPlace)
             self.emit(Assign(target.name, Var(f.dtype, full)))
         return place
-
-
-__all__ = ["Aggregate", "Lowering"]

@@ -1,8 +1,8 @@
 """What the reverse half of an adjoint reads, and where it comes from.
 
-A value that is read on the way back is kept in its variable if it was made outside of loops. In a
-loop it is computed again if all that it takes is at hand: parameters, loop variables, memory that
-does not change any more. Everything else goes to the tape at the end of an iteration, and
+A value that is read in the reverse sweep stays in its variable if it was computed outside of loops.
+In a loop it is computed again if all that it takes is at hand: parameters, loop variables, memory
+that does not change any more. Everything else goes to the tape at the end of an iteration, and
 comes back in the opposite order.
 """
 
@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 from adarray.compiler.ir.loopir import Expr
 from adarray.compiler.ir.threads import variables
 from adarray.kernels.ssa import (
-    Branch,
     Carried,
     Def,
     Item,
-    Loop,
     Node,
     Phi,
     Place,
-    Program,
     Read,
-    Wait,
+    SsaLoop,
+    SsaProgram,
     Write,
-    inner,
 )
 
 
@@ -43,17 +40,17 @@ class Slice:
 
 
 class Needs:
-    """Collects what is read on the way back.
+    """Collects what is read in the reverse sweep.
 
     Parameters
     ----------
-    program : Program
+    program : SsaProgram
     private : set of (str, int)
         Memories, each with the number of a loop, of which an iteration reads nothing but what
-        it wrote: they are filled again on the way back.
+        it wrote: they are filled again in the reverse sweep.
     """
 
-    def __init__(self, program: Program, private: set[tuple[str, int]]) -> None:
+    def __init__(self, program: SsaProgram, private: set[tuple[str, int]]) -> None:
         self.program = program
         self.private = private
         self.forward = Slice()
@@ -86,7 +83,7 @@ class Needs:
         else:
             self._again(name, home)
 
-    def _again(self, name: str, home: Loop) -> None:
+    def _again(self, name: str, home: SsaLoop) -> None:
         """Have a value at hand in the reverse iteration of its loop."""
         v = self.program.values[name]
         if v is home:
@@ -116,8 +113,8 @@ class Needs:
         for b in node.branches:
             self.read(b.condition)
 
-    def _stable(self, v: Read, home: Loop) -> bool:
-        """Whether an element holds on the way back what it held when it was read."""
+    def _stable(self, v: Read, home: SsaLoop) -> bool:
+        """Whether an element holds in the reverse sweep what it held when it was read."""
         for loop in v.loops:
             if (v.buffer, loop.number) in self.private:
                 if loop is not home:
@@ -137,7 +134,7 @@ class Needs:
             isinstance(n, Place) and n.name == buffer and n.loops for n in self.program.nodes
         )
 
-    def _refill(self, buffer: str, loop: Loop) -> None:
+    def _refill(self, buffer: str, loop: SsaLoop) -> None:
         """Have a memory written again in each reverse iteration of a loop."""
         replay = self.replays.setdefault(loop.number, Slice())
         replay.waits |= buffer in self.shared
@@ -145,7 +142,7 @@ class Needs:
             if not replay.has(w):
                 self._forward_in(w, loop, replay)
 
-    def _forward_in(self, node: Node, loop: Loop, replay: Slice) -> None:
+    def _forward_in(self, node: Node, loop: SsaLoop, replay: Slice) -> None:
         """Add a node, with what it takes, to what runs again in iterations of a loop."""
         replay.nodes.add(id(node))
         stack = list(_direct(node, "")) if isinstance(node, Write) else []
@@ -168,13 +165,13 @@ class Needs:
             replay.names.add(name)
             v = self.program.values[name]
             stack += _direct(v, name)
-            if isinstance(v, Loop):
+            if isinstance(v, SsaLoop):
                 continue
             if isinstance(v, Carried):
                 replay.nodes.add(id(v.loop))
                 stack += self._loop_names(v.loop)
 
-    def _loop_names(self, loop: Loop) -> set[str]:
+    def _loop_names(self, loop: SsaLoop) -> set[str]:
         names = variables(loop.start) | variables(loop.stop)
         return names | ({loop.condition.name} if loop.condition else set())
 
@@ -188,7 +185,7 @@ class Needs:
         v = self.program.values[name]
         for n in _direct(v, name):
             self.make(n)
-        if isinstance(v, Loop):
+        if isinstance(v, SsaLoop):
             self._run(v)
         elif isinstance(v, Carried):
             self.forward.names |= {v.name, v.out}
@@ -203,7 +200,7 @@ class Needs:
             self._do(v)
             self._fill(v.buffer, v)
 
-    def _run(self, loop: Loop) -> None:
+    def _run(self, loop: SsaLoop) -> None:
         """Have the forward half run a loop."""
         if self.forward.has(loop):
             return
@@ -251,16 +248,16 @@ def _direct(v: object, name: str) -> set[str]:
         return variables(v.then) | variables(v.orelse) | variables(v.branch.condition)
     if isinstance(v, Carried):
         return variables(v.first) | variables(v.next)
-    assert isinstance(v, Loop)
+    assert isinstance(v, SsaLoop)
     return variables(v.start) | variables(v.stop) if name == v.var else set()
 
 
-def candidates(program: Program) -> list[tuple[str, Loop]]:
+def candidates(program: SsaProgram) -> list[tuple[str, SsaLoop]]:
     """Return memories that iterations of a loop may write before they read them.
 
     All accesses lie in the loop, and in each iteration writes come first.
     """
-    found = []
+    memories = []
     inside = {b.name for b in program.kernel.buffers}
     for name in dict.fromkeys(n.buffer for n in program.nodes if isinstance(n, (Read, Write))):
         if name in inside:
@@ -279,11 +276,11 @@ def candidates(program: Program) -> list[tuple[str, Loop]]:
             set(w.loops) & set(r.loops) - set(loop.loops) - {loop} for w in writes for r in reads
         )
         if early and not mixed and _repeatable(program, writes, loop, set()):
-            found.append((name, loop))
-    return found
+            memories.append((name, loop))
+    return memories
 
 
-def _repeatable(program: Program, writes: list[Write], loop: Loop, seen: set[str]) -> bool:
+def _repeatable(program: SsaProgram, writes: list[Write], loop: SsaLoop, seen: set[str]) -> bool:
     """Whether what is written inside of loops of an iteration can be made without a tape."""
     stack = []
     for w in writes:
@@ -307,6 +304,3 @@ def _repeatable(program: Program, writes: list[Write], loop: Loop, seen: set[str
             return False
         stack += _direct(v, name)
     return True
-
-
-__all__ = ["Branch", "Needs", "Slice", "Wait", "candidates", "inner"]

@@ -47,7 +47,7 @@ class Operation:
         self.floats = tuple(dtypes[n] in FLOATS for n in self.operands)
         self._local = threading.local()
         count = len(self.operands)
-        self.op = self._made(
+        self.op = self._op(
             name,
             self.evaluate,
             self.operands,
@@ -60,7 +60,7 @@ class Operation:
         self._seconds: dict[tuple[int, tuple[bool, ...]], Op] = {}
         self._tangents: dict[int, Op] = {}
 
-    def _made(
+    def _op(
         self,
         name: str,
         evaluate: Rule,
@@ -84,8 +84,8 @@ class Operation:
 
     def evaluate(self, *xs: Any, launch: Launch) -> Any:
         """Return what the kernel leaves in the arrays that it writes."""
-        found = self.execution.results(launch, self._values(xs, launch))
-        return _one(tuple(found[n] for n in self.outputs))
+        results = self.execution.results(launch, self._values(xs, launch))
+        return _one(tuple(results[n] for n in self.outputs))
 
     def _push(self, i: int) -> Rule:
         def rule(t: Any, out: Any, *xs: Any, launch: Launch) -> Any:  # noqa: ARG001
@@ -98,15 +98,15 @@ class Operation:
         if i not in self._tangents:
 
             def evaluate(t: Any, *xs: Any, launch: Launch) -> Any:
-                found = self.execution.tangents(
+                tangents = self.execution.tangents(
                     launch, self._values(xs, launch), {self.operands[i]: t}
                 )
-                return _one(tuple(found[n] for n in self.outputs))
+                return _one(tuple(tangents[n] for n in self.outputs))
 
             rules: list[Rule | None] = [self._refused("a second derivative in this order")] * (
                 len(self.operands) + 1
             )
-            self._tangents[i] = self._made(
+            self._tangents[i] = self._op(
                 f"{self.name}: tangent", evaluate, ("t", *self.operands), rules, rules,
                 len(self.outputs), lambda _mask: (True,) * (len(self.operands) + 2),
             )  # fmt: skip
@@ -119,18 +119,19 @@ class Operation:
             gs = g if len(self.outputs) > 1 else (g,)
             active = launch.active if launch.active[i] else tuple(k == i for k in range(len(xs)))
             key = (*map(id, gs), *map(id, xs), launch)
-            kept = getattr(self._local, "kept", None)
-            if kept is None or kept[0] != key or i not in kept[2]:
-                found = run(self._adjoint(active), *gs, *xs, launch=launch)
+            cached = getattr(self._local, "cached", None)
+            if cached is None or cached[0] != key or i not in cached[2]:
+                gradients = run(self._adjoint(active), *gs, *xs, launch=launch)
                 wanted = [k for k, a in enumerate(active) if a]
-                found = found if len(wanted) > 1 else (found,)
+                gradients = gradients if len(wanted) > 1 else (gradients,)
                 # The rules of all operands are called one after the other: one launch serves
-                # them. The arrays are held so that no other gets their identity meanwhile.
-                kept = (key, (gs, xs), dict(zip(wanted, found, strict=True)))
-                self._local.kept = kept
-            result = kept[2].pop(i)
-            if not kept[2]:
-                self._local.kept = None
+                # them. References to the arrays stay here, so that no other array gets their
+                # identity meanwhile.
+                cached = (key, (gs, xs), dict(zip(wanted, gradients, strict=True)))
+                self._local.cached = cached
+            result = cached[2].pop(i)
+            if not cached[2]:
+                self._local.cached = None
             return result
 
         return rule
@@ -144,15 +145,15 @@ class Operation:
 
         def evaluate(*values: Any, launch: Launch) -> Any:
             gs, xs = values[:many], values[many:]
-            given = self._values(xs, launch)
+            args = self._values(xs, launch)
             cotangents = dict(zip(self.outputs, gs, strict=True))
-            found = self.execution.gradients(launch, given, cotangents, frozenset(wanted))
-            return _one(tuple(_like(found[n], given[n]) for n in wanted))
+            gradients = self.execution.gradients(launch, args, cotangents, frozenset(wanted))
+            return _one(tuple(_like(gradients[n], args[n]) for n in wanted))
 
         names = (*(f"g_{n}" for n in self.outputs), *self.operands)
         refused = self._refused("reverse mode over reverse mode")
         moving = [self.execution.dtypes[n] in FLOATS for n in (*self.outputs, *self.operands)]
-        self._adjoints[active] = self._made(
+        self._adjoints[active] = self._op(
             f"{self.name}: adjoint", evaluate, names,
             [refused if m else None for m in moving],
             [self._second_rule(k, active) if m else None for k, m in enumerate(moving)],
@@ -176,18 +177,18 @@ class Operation:
 
         def evaluate(t: Any, *values: Any, launch: Launch) -> Any:
             gs, xs = values[:many], values[many:]
-            given = self._values(xs, launch)
+            args = self._values(xs, launch)
             cotangents = dict(zip(self.outputs, gs, strict=True))
             along = {} if k < many else {self.operands[k - many]: t}
             across = {self.outputs[k]: t} if k < many else {}
-            found = self.execution.gradient_tangents(
-                launch, given, cotangents, frozenset(wanted), along, across
+            tangents = self.execution.gradient_tangents(
+                launch, args, cotangents, frozenset(wanted), along, across
             )
-            return _one(tuple(_like(found[n], given[n]) for n in wanted))
+            return _one(tuple(_like(tangents[n], args[n]) for n in wanted))
 
         names = ("t", *(f"g_{n}" for n in self.outputs), *self.operands)
         refused: list[Rule | None] = [self._refused("a third derivative")] * len(names)
-        self._seconds[key] = self._made(
+        self._seconds[key] = self._op(
             f"{self.name}: tangent of the adjoint", evaluate, names, refused, refused,
             len(wanted), lambda _mask: (True,) * (len(names) + 1),
         )  # fmt: skip
@@ -203,13 +204,13 @@ class Operation:
         return rule
 
 
-def _one(found: tuple[Any, ...]) -> Any:
-    return found[0] if len(found) == 1 else found
+def _one(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
 
 
-def _like(found: Any, x: Any) -> Any:
+def _like(gradient: Any, x: Any) -> Any:
     """Return a derivative with the dtype of what it is by."""
     if np.ndim(x):
-        return found
+        return gradient
     dtype = x.dtype if hasattr(x, "dtype") else np.dtype(float)
-    return found.astype(dtype)[()]
+    return gradient.astype(dtype)[()]

@@ -11,10 +11,10 @@ from typing import Any
 from adarray.compiler.ir.loopir import Const, Expr, Let, Param, Var
 from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, if_, variables
 from adarray.kernels import build
-from adarray.kernels.forward import Forward
+from adarray.kernels.forward import ForwardPart
 from adarray.kernels.needs import Slice, _direct
 from adarray.kernels.simplify import simplified
-from adarray.kernels.ssa import Branch, Carried, Item, Loop, Node, Phi, Program, Read, Write
+from adarray.kernels.ssa import Branch, Carried, Item, Node, Phi, Read, SsaLoop, SsaProgram, Write
 
 _ME = "owner__me"
 
@@ -37,42 +37,42 @@ def size(name: str) -> str:
 class _Known:
     """Finds what follows from a launch alone."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: SsaProgram) -> None:
         self.program = program
-        self.kept: dict[str, bool] = {}
+        self.follows: dict[str, bool] = {}
         self.tables = {t.name for t in program.kernel.tables}
 
     def name(self, name: str) -> bool:
         """Whether a value does."""
-        if name not in self.kept:
-            self.kept[name] = True  # in a circle of carried values, the others decide
+        if name not in self.follows:
+            self.follows[name] = True  # in a circle of carried values, the others decide
             v = self.program.values.get(name)
             if v is None:
                 floats = {n for n, d in self.program.kernel.scalars if d.startswith("float")}
-                self.kept[name] = name not in floats
+                self.follows[name] = name not in floats
             elif isinstance(v, Write) or (isinstance(v, Read) and v.buffer not in self.tables):
-                self.kept[name] = False
+                self.follows[name] = False
             else:
                 deeper = _direct(v, name)
-                if isinstance(v, Loop) and v.condition is not None:
+                if isinstance(v, SsaLoop) and v.condition is not None:
                     deeper = deeper | {v.condition.name}
-                self.kept[name] = all(map(self.name, deeper))
-        return self.kept[name]
+                self.follows[name] = all(map(self.name, deeper))
+        return self.follows[name]
 
     def expr(self, e: Expr) -> bool:
         """Whether an expression does."""
         return all(map(self.name, variables(e)))
 
-    def loop(self, n: Loop) -> bool:
+    def loop(self, n: SsaLoop) -> bool:
         """Whether the iterations of a loop do."""
         names = variables(n.start) | variables(n.stop)
         return all(map(self.name, names)) and (n.condition is None or self.name(n.condition.name))
 
 
-class _Probe(Forward):
+class _Probe(ForwardPart):
     """Writes what the indices of some buffers take."""
 
-    def __init__(self, program: Program, part: Slice, buffers: set[str], known: _Known) -> None:
+    def __init__(self, program: SsaProgram, part: Slice, buffers: set[str], known: _Known) -> None:
         super().__init__(program, part, set(), lambda n: n, {}, set())
         self.buffers = buffers
         self.known = known
@@ -130,12 +130,12 @@ def _me(blocks: bool) -> Expr:
     return build.add(build.multiply(block, threads), row("threadIdx", "blockDim"))
 
 
-def _slice(program: Program, buffers: set[str], known: _Known) -> Slice:
+def _slice(program: SsaProgram, buffers: set[str], known: _Known) -> Slice:
     """Return what the indices of buffers take, and the branches and loops around accesses."""
     part = Slice()
     stack: list[str] = []
 
-    def reach(item: Item, loops: list[Loop]) -> None:
+    def reach(item: Item, loops: list[SsaLoop]) -> None:
         """Have the slice come to an item."""
         for x in loops:
             part.nodes.add(id(x))
@@ -159,16 +159,16 @@ def _slice(program: Program, buffers: set[str], known: _Known) -> Slice:
         if isinstance(v, Carried):
             part.names |= {v.name, v.out}
         around: Item = v.branch if isinstance(v, Phi) else v.loop if isinstance(v, Carried) else v
-        reach(around, [*around.loops, *([around] if isinstance(around, Loop) else [])])
+        reach(around, [*around.loops, *([around] if isinstance(around, SsaLoop) else [])])
     return part
 
 
-def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel, set[str]]:
-    """Return a kernel that finds who touches elements of buffers, and which ones it looks at.
+def probe(program: SsaProgram, names: set[str], blocks: bool) -> tuple[ThreadKernel, set[str]]:
+    """Return a kernel that finds who touches elements of buffers, and which of them it probes.
 
     Parameters
     ----------
-    program : Program
+    program : SsaProgram
     names : set of str
         Buffers.
     blocks : bool
@@ -194,11 +194,11 @@ def probe(program: Program, names: set[str], blocks: bool) -> tuple[ThreadKernel
     return simplified(kernel), buffers
 
 
-def owned(found: dict[str, Any], buffers: set[str]) -> frozenset[str]:
+def owned(threads: dict[str, Any], buffers: set[str]) -> frozenset[str]:
     """Return the buffers of whose elements none was touched by two."""
     good = set()
     for name in buffers:
-        low, high = found[first(name)], found[last(name)]
+        low, high = threads[first(name)], threads[last(name)]
         if not bool(((high >= 0) & (high != low)).any()):
             good.add(name)
     return frozenset(good)

@@ -42,7 +42,7 @@ class Macro(NamedTuple):
 def tokens(source: str) -> list[Token]:
     """Return the tokens of a source, without comments; ends of lines are tokens."""
     source = re.sub(r"\\[ \t]*\n", "\x00", source)  # continued lines
-    found: list[Token] = []
+    out: list[Token] = []
     line, glued = 1, False
     for m in _TOKEN.finditer(source.replace("\x00", " \x01")):
         text = m.group()
@@ -51,10 +51,10 @@ def tokens(source: str) -> list[Token]:
             continue
         kind = m.lastgroup or "sign"
         if kind == "line" or kind not in ("space", "comment"):
-            found.append(Token(kind, text, line, glued))
+            out.append(Token(kind, text, line, glued))
         glued = kind not in ("space", "comment", "line")
         line += text.count("\n") + (text.count("\x01") if kind == "comment" else 0)
-    return found
+    return out
 
 
 class Preprocessor:
@@ -76,7 +76,7 @@ class Preprocessor:
         out: list[Token] = []
         pending: list[Token] = []
         # For each open conditional: whether its text is taken, and whether one was taken before.
-        taken: list[tuple[bool, bool]] = []
+        conditionals: list[tuple[bool, bool]] = []
         line: list[Token] = []
         for token in [*tokens(source), Token("line", "\n", 0)]:
             if token.kind != "line":
@@ -85,28 +85,28 @@ class Preprocessor:
             if line and line[0].text == "#":
                 out += self.expand(pending)
                 pending = []
-                self._directive(line, taken)
-            elif all(here for here, _ in taken):
+                self._directive(line, conditionals)
+            elif all(here for here, _ in conditionals):
                 pending += line
             line = []
-        if taken:
+        if conditionals:
             raise KernelError("an #if has no #endif", 0)
         return out + self.expand(pending)
 
-    def _directive(self, line: list[Token], taken: list[tuple[bool, bool]]) -> None:
+    def _directive(self, line: list[Token], conditionals: list[tuple[bool, bool]]) -> None:
         name = line[1].text if len(line) > 1 else ""
         rest, number = line[2:], line[0].line
-        live = all(here for here, _ in taken)
+        live = all(here for here, _ in conditionals)
         if name in ("if", "ifdef", "ifndef"):
             holds = live and self._holds(name, rest, number)
-            taken.append((holds, holds or not live))
+            conditionals.append((holds, holds or not live))
         elif name in ("elif", "else", "endif"):
-            if not taken:
+            if not conditionals:
                 raise KernelError(f"an #{name} has no #if", number)
-            _, before = taken.pop()
+            _, before = conditionals.pop()
             if name != "endif":
                 holds = not before and (name == "else" or self._holds("if", rest, number))
-                taken.append((holds, before or holds))
+                conditionals.append((holds, before or holds))
         elif live and name == "define":
             self._define(rest, number)
         elif live and name == "undef":
@@ -154,12 +154,12 @@ class Preprocessor:
         except (SyntaxError, ValueError, ZeroDivisionError):
             raise KernelError(f"#if {text!r} cannot be evaluated", line) from None
 
-    def expand(self, given: list[Token], hidden: frozenset[str] = frozenset()) -> list[Token]:
+    def expand(self, source: list[Token], hidden: frozenset[str] = frozenset()) -> list[Token]:
         """Return tokens with macros replaced, but for those in `hidden`."""
         out: list[Token] = []
         i = 0
-        while i < len(given):
-            t = given[i]
+        while i < len(source):
+            t = source[i]
             macro = self.macros.get(t.text) if t.kind == "name" and t.text not in hidden else None
             i += 1
             if macro is None:
@@ -167,10 +167,10 @@ class Preprocessor:
                 continue
             body = [b._replace(line=t.line) for b in macro.body]
             if macro.parameters is not None:
-                if i >= len(given) or given[i].text != "(":
+                if i >= len(source) or source[i].text != "(":
                     out.append(t)
                     continue
-                args, i = arguments(given, i)
+                args, i = arguments(source, i)
                 if len(args) != len(macro.parameters) and not (args == [[]]):
                     raise KernelError(f"the macro {t.text} has {len(args)} arguments", t.line)
                 by = dict(
@@ -181,18 +181,18 @@ class Preprocessor:
         return out
 
 
-def arguments(given: list[Token], at: int) -> tuple[list[list[Token]], int]:
+def arguments(source: list[Token], at: int) -> tuple[list[list[Token]], int]:
     """Return what stands between brackets at `at`, by commas, and what position follows."""
-    depth, args, line = 0, [[]], given[at].line  # type: tuple[int, list[list[Token]], int]
-    for i in range(at, len(given)):
-        text = given[i].text
+    depth, args, line = 0, [[]], source[at].line  # type: tuple[int, list[list[Token]], int]
+    for i in range(at, len(source)):
+        text = source[i].text
         depth += (text in "([{") - (text in ")]}")
         if depth == 0:
             return args, i + 1
         if text == "," and depth == 1:
             args.append([])
         elif i != at:
-            args[-1].append(given[i])
+            args[-1].append(source[i])
     raise KernelError("a bracket is not closed", line)
 
 
@@ -268,7 +268,7 @@ def prelude() -> str:
     return " ".join(lines)
 
 
-class Template(NamedTuple):
+class KernelTemplate(NamedTuple):
     """A function template: names of its types and numbers, and its text."""
 
     parameters: tuple[str, ...]
@@ -278,35 +278,35 @@ class Template(NamedTuple):
 class Rewriter:
     """Writes CUDA's words as C's."""
 
-    def __init__(self, given: list[Token]) -> None:
-        self.given = given
+    def __init__(self, source: list[Token]) -> None:
+        self.tokens = source
         self.out: list[Token] = []
-        self.templates: dict[str, Template] = {}
+        self.templates: dict[str, KernelTemplate] = {}
         self.types = {*_BASIC, *SCALARS, *VECTORS, "void"}
         self.structs: list[str] = []
         # Words that are not C's may be names of variables.
-        self.variables = {b.text for a, b in pairwise(given) if a.text in _BASIC}
-        for a, b in pairwise(given):
+        self.variables = {b.text for a, b in pairwise(source) if a.text in _BASIC}
+        for a, b in pairwise(source):
             if a.text == "struct" and b.kind == "name":
                 self.types.add(b.text)
                 self.structs.append(b.text)
-        for i, t in enumerate(given):
+        for i, t in enumerate(source):
             if t.text == "typedef":
-                end = next((k for k in range(i, len(given)) if given[k].text == ";"), i)
+                end = next((k for k in range(i, len(source)) if source[k].text == ";"), i)
                 depth_end = end
-                if any(x.text == "{" for x in given[i:end]):
+                if any(x.text == "{" for x in source[i:end]):
                     _, after = arguments(
-                        given, next(k for k in range(i, end) if given[k].text == "{")
+                        source, next(k for k in range(i, end) if source[k].text == "{")
                     )
                     depth_end = next(
-                        (k for k in range(after, len(given)) if given[k].text == ";"), i
+                        (k for k in range(after, len(source)) if source[k].text == ";"), i
                     )
-                self.types.add(given[depth_end - 1].text)
+                self.types.add(source[depth_end - 1].text)
 
     def run(self) -> list[Token]:
         """Return the tokens of C; templates are set aside."""
         i = 0
-        while i < len(self.given):
+        while i < len(self.tokens):
             i = self._one(i)
         return self.out
 
@@ -315,21 +315,21 @@ class Rewriter:
 
     def _one(self, i: int) -> int:
         """Rewrite what stands at position `i`; return the next one."""
-        given = self.given
-        t = given[i]
-        after = given[i + 1].text if i + 1 < len(given) else ""
+        source = self.tokens
+        t = source[i]
+        after = source[i + 1].text if i + 1 < len(source) else ""
         if t.kind == "text" and self.out and self.out[-1].text == "extern":
             self.out.pop()  # extern "C"
             if after == "{":
-                inner, end = _braces(given, i + 1)
-                self.given = [*given[: i + 1], *inner, *given[end:]]
+                inner, end = _braces(source, i + 1)
+                self.tokens = [*source[: i + 1], *inner, *source[end:]]
             return i + 1
         if t.text in _REFUSED and t.text not in self.variables:
             raise KernelError(f"{_REFUSED[t.text]} ({t.text}) cannot be differentiated", t.line)
         if t.text in _DROPPED:
             return i + 1
         if t.text in _WITH_BRACKETS:
-            return arguments(given, i + 1)[1]
+            return arguments(source, i + 1)[1]
         if t.text == "template":
             return self._template(i)
         if t.text == "std" and after == "::":
@@ -340,7 +340,7 @@ class Rewriter:
             self._emit(f"operator_{_OPERATORS[after]}", t.line)
             return i + 2
         if t.text in _CASTS and after == "<":
-            inner, end = _angles(given, i + 1)
+            inner, end = _angles(source, i + 1)
             self._emit("(", t.line)
             self.out += Rewriter._types(inner)
             self._emit(")", t.line)
@@ -366,12 +366,12 @@ class Rewriter:
 
     def _is_reference(self, i: int) -> bool:
         """Whether ``&`` at a position makes a type a reference."""
-        before, after = self.given[i - 1], self.given[i + 1]
+        before, after = self.tokens[i - 1], self.tokens[i + 1]
         return (before.text in self.types or before.text == "const") and after.kind == "name"
 
     def _is_call(self, i: int) -> bool:
         """Whether the name of a type at a position is called as a function."""
-        before = self.given[i - 1].text if i else ";"
+        before = self.tokens[i - 1].text if i else ";"
         return before not in (
             "unsigned",
             "signed",
@@ -380,57 +380,57 @@ class Rewriter:
             "const",
             "sizeof",
             "struct",
-        ) and (self.given[i + 2].text != "*")
+        ) and (self.tokens[i + 2].text != "*")
 
     def _template(self, i: int) -> int:
         """Set a function template aside; return the position behind it."""
-        given, line = self.given, self.given[i].line
-        inner, start = _angles(given, i + 1)
+        source, line = self.tokens, self.tokens[i].line
+        inner, start = _angles(source, i + 1)
         names = [
             t.text
             for k, t in enumerate(inner)
             if t.kind == "name" and (k + 1 == len(inner) or inner[k + 1].text in (",", "="))
         ]
         end = start
-        while end < len(given) and given[end].text not in ("{", ";"):
-            if given[end].text in ("struct", "class"):
+        while end < len(source) and source[end].text not in ("{", ";"):
+            if source[end].text in ("struct", "class"):
                 raise KernelError("templates of structs are not supported", line)
             end += 1
-        if end == len(given) or given[end].text == ";":
+        if end == len(source) or source[end].text == ";":
             return end + 1
-        _, end = _braces(given, end)
-        body = given[start:end]
+        _, end = _braces(source, end)
+        body = source[start:end]
         name = next(
             a.text for a, b in pairwise(body) if b.text == "(" and a.text != "__launch_bounds__"
         )
-        self.templates[name] = Template(tuple(names), body)
+        self.templates[name] = KernelTemplate(tuple(names), body)
         return end
 
 
-def _braces(given: list[Token], at: int) -> tuple[list[Token], int]:
+def _braces(source: list[Token], at: int) -> tuple[list[Token], int]:
     depth = 0
-    for i in range(at, len(given)):
-        depth += (given[i].text == "{") - (given[i].text == "}")
+    for i in range(at, len(source)):
+        depth += (source[i].text == "{") - (source[i].text == "}")
         if depth == 0:
-            return given[at + 1 : i], i + 1
-    raise KernelError("a brace is not closed", given[at].line)
+            return source[at + 1 : i], i + 1
+    raise KernelError("a brace is not closed", source[at].line)
 
 
-def _angles(given: list[Token], at: int) -> tuple[list[Token], int]:
-    if given[at].text != "<":
-        raise KernelError("a template has no list of parameters", given[at].line)
-    for i in range(at, len(given)):
-        if given[i].text == ">":
-            return given[at + 1 : i], i + 1
-    raise KernelError("a template's list is not closed", given[at].line)
+def _angles(source: list[Token], at: int) -> tuple[list[Token], int]:
+    if source[at].text != "<":
+        raise KernelError("a template has no list of parameters", source[at].line)
+    for i in range(at, len(source)):
+        if source[i].text == ">":
+            return source[at + 1 : i], i + 1
+    raise KernelError("a template's list is not closed", source[at].line)
 
 
-class Source(NamedTuple):
+class PreparedSource(NamedTuple):
     """A source that a parser of C reads."""
 
     text: str
     structs: tuple[str, ...]
-    templates: dict[str, Template]
+    templates: dict[str, KernelTemplate]
 
 
 def text_of(words: list[Token]) -> str:
@@ -448,14 +448,14 @@ def prepared(
     source: str,
     defines: dict[str, str] | None = None,
     instantiate: tuple[str, dict[str, str]] | None = None,
-) -> Source:
+) -> PreparedSource:
     """Return what a parser of C makes a tree of.
 
     `instantiate` names a function template and what its parameters are.
     """
     words = Preprocessor(defines).run(source)
     first = Rewriter(words)
-    made = first.run()
+    out = first.run()
     name = instantiate[0] if instantiate else None
     for other, template in first.templates.items():
         by = instantiate[1] if instantiate and other == name else None
@@ -468,16 +468,16 @@ def prepared(
         ]
         again = Rewriter(body)
         again.types |= first.types
-        made = made + again.run()
+        out = out + again.run()
     forward = " ".join(f"typedef struct {s} {s};" for s in dict.fromkeys(first.structs))
-    text = f'{prelude()} {forward}\n#line 1 "source"\n{text_of(_in_lines(made))}\n'
-    return Source(text, tuple(first.structs), first.templates)
+    text = f'{prelude()} {forward}\n#line 1 "source"\n{text_of(_in_lines(out))}\n'
+    return PreparedSource(text, tuple(first.structs), first.templates)
 
 
-def _in_lines(made: list[Token]) -> list[Token]:
+def _in_lines(source: list[Token]) -> list[Token]:
     """Return tokens whose lines never go back: templates stand behind the rest."""
     out, line = [], 0
-    for t in made:
+    for t in source:
         line = max(line, t.line)
         out.append(t if t.line == line else t._replace(line=line))
     return out

@@ -1,8 +1,9 @@
 """Kernels as C for processors: blocks one after the other, threads of a block as loops.
 
-Between two barriers, each thread of a block runs in turn. What a thread keeps beyond a barrier is
-an array with a place for each thread; what costs nothing to compute is computed again. Barriers
-stand in control flow that all threads share, whose conditions are those of the first thread.
+Between two barriers, the threads of a block run one after the other. What a thread keeps beyond a
+barrier is an array with a place for each thread; what costs nothing to compute is computed again.
+Barriers stand in control flow that all threads share, whose conditions are those of the first
+thread.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from adarray.compiler.ir.threads import (
     reads,
 )
 from adarray.kernels import build
-from adarray.kernels.printing import Printer
+from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 from adarray.kernels.types import FLOATS
 
@@ -103,7 +104,7 @@ KERNEL_ATOMICS(uint64_t, int64_t, uint64)
 """
 
 
-class CpuPrinter(Printer):
+class ThreadCPrinter(ThreadPrinter):
     """Prints one kernel.
 
     Parameters
@@ -137,18 +138,18 @@ class CpuPrinter(Printer):
 
     def _only_added(self) -> dict[str, str]:
         """Return the dtypes of buffers that atomic additions alone touch, by name."""
-        found: dict[str, str] = {}
+        dtypes: dict[str, str] = {}
         others: set[str] = set()
         for s in all_statements(self.kernel.body):
             if isinstance(s, Atomic) and s.buffer in self.buffers and not s.uniform:
                 if s.combine == "add" and s.result is None:
-                    found[s.buffer] = self.buffers[s.buffer].dtype
+                    dtypes[s.buffer] = self.buffers[s.buffer].dtype
                 else:
                     others.add(s.buffer)
             elif isinstance(s, Store):
                 others.add(s.buffer)
             others |= {e.buffer for e in reads(s) if isinstance(e, Load)}
-        return {n: d for n, d in found.items() if n not in others}
+        return {n: d for n, d in dtypes.items() if n not in others}
 
     def source(self) -> str:
         """Return the text of the function."""
@@ -370,14 +371,14 @@ class CpuPrinter(Printer):
 
     def _needed(self, *body: Stmt) -> set[str]:
         """Return names of what is computed again for statements."""
-        found: set[str] = set()
+        names: set[str] = set()
         stack = [e.name for s in all_statements(body) for e in reads(s) if isinstance(e, Var)]
         while stack:
             name = stack.pop()
-            if name in self.again and name not in found:
-                found.add(name)
+            if name in self.again and name not in names:
+                names.add(name)
                 stack += [e.name for e in reads(self.again[name]) if isinstance(e, Var)]
-        return found
+        return names
 
     def loop(self, body: tuple[Stmt, ...]) -> None:
         """Print the loop over the threads of a block."""
@@ -474,4 +475,4 @@ def _all(e: Expr) -> list[Expr]:
 
 def source(kernel: ThreadKernel, name: str, threads: bool) -> str:
     """Return the text of a kernel as a function of C."""
-    return HEAD + CpuPrinter(kernel, name, threads).source()
+    return HEAD + ThreadCPrinter(kernel, name, threads).source()

@@ -19,7 +19,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
 )
 from adarray.errors import KernelError
-from adarray.kernels.printing import Printer
+from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 
 HEAD = r"""
@@ -62,7 +62,7 @@ _SIZE = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint3
 _ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
 
 
-class CudaPrinter(Printer):
+class ThreadCudaPrinter(ThreadPrinter):
     """Prints one kernel.
 
     Parameters
@@ -204,4 +204,4 @@ class CudaPrinter(Printer):
 
 def source(kernel: ThreadKernel, name: str, counting: bool = False) -> str:
     """Return the text of a kernel as CUDA C++."""
-    return HEAD + CudaPrinter(kernel, name, counting).source()
+    return HEAD + ThreadCudaPrinter(kernel, name, counting).source()

@@ -16,7 +16,7 @@ from adarray.compiler.ir.threads import (
 from adarray.kernels.texts import CTYPES, STORED, Texts, number
 
 
-class Printer:
+class ThreadPrinter:
     """Prints statements.
 
     Attributes

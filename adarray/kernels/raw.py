@@ -13,7 +13,7 @@ from adarray.core.protocol import bare, finish, traced
 from adarray.core.trace import Handle
 from adarray.errors import KernelError
 from adarray.kernels import declarations, lower, preprocess, print_cuda, uniform
-from adarray.kernels.adjoint import Adjoint
+from adarray.kernels.adjoint import AdjointKernel
 from adarray.kernels.execution import Execution, check_overlap
 from adarray.kernels.geometry import Launch, triple
 from adarray.kernels.launch import USUAL_LIMIT
@@ -39,7 +39,7 @@ class RawKernel:
     memory_limit : int, optional
         Bytes that tapes of one call may take.
     check : bool, optional
-        Whether each call first runs on the host, thread by thread, with all accesses looked at:
+        Whether each call first runs on the host, thread by thread, with all accesses checked:
         races and indices out of range raise errors.
 
     Raises
@@ -49,7 +49,7 @@ class RawKernel:
 
     Notes
     -----
-    The user guide's page on kernels says what the language is, and what the adjoint looks like.
+    The user guide's page on kernels says what the language is, and describes the adjoint.
 
     Examples
     --------
@@ -116,8 +116,8 @@ class RawKernel:
             values = {n: bare(x) for n, x in by_name.items()} | dict(launch.integers)
             self._execution.in_place(launch, values)
             return
-        found = self._applied(operands, launch)
-        results = found if len(self._execution.outputs) > 1 else (found,)
+        outputs = self._applied(operands, launch)
+        results = outputs if len(self._execution.outputs) > 1 else (outputs,)
         for name, result in zip(self._execution.outputs, results, strict=True):
             by_name[name][...] = result
 
@@ -148,7 +148,7 @@ class RawKernel:
         self, grid: Any, block: Any, args: Sequence[Any], shared: int
     ) -> tuple[tuple[Any, ...], Launch]:
         """Return the operands of a call, and its launch."""
-        given: list[Any] = []
+        flat: list[Any] = []
         if len(args) != len(self._parameters):
             raise KernelError(
                 f"kernel {self.name}: {len(args)} arguments were given, and the source has "
@@ -156,7 +156,7 @@ class RawKernel:
             )
         for x, (name, count) in zip(args, self._parameters, strict=True):
             if count == 0:
-                given.append(x)
+                flat.append(x)
                 continue
             fields = list(x.item() if hasattr(x, "item") and not isinstance(x, Handle) else x)
             if len(fields) != count:
@@ -164,8 +164,8 @@ class RawKernel:
                     f"kernel {self.name}: the struct {name!r} has {count} numbers, and "
                     f"{len(fields)} were given"
                 )
-            given += fields
-        values = dict(zip(self.kernel.order, given, strict=True))
+            flat += fields
+        values = dict(zip(self.kernel.order, flat, strict=True))
         operands, integers = [], []
         for name, x in values.items():
             if name in self._operation.operands:
@@ -209,7 +209,7 @@ class RawKernel:
             )
         return inputs
 
-    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> Adjoint:
+    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> AdjointKernel:
         """Return the adjoint for a launch on a GPU."""
         inputs = self._inputs_of(by)
         operands, launch = self._bound(grid, block, args, shared)
@@ -235,8 +235,8 @@ class RawKernel:
         by : sequence of str, optional
             Parameters that are differentiated by; all arrays and numbers by default.
         """
-        made = self._adjoint(grid, block, args, by, shared_mem)
-        return print_cuda.CudaPrinter(made.kernel, made.kernel.name).source()
+        adjoint = self._adjoint(grid, block, args, by, shared_mem)
+        return print_cuda.ThreadCudaPrinter(adjoint.kernel, adjoint.kernel.name).source()
 
     def explain(
         self,
@@ -256,18 +256,22 @@ class RawKernel:
             ``"atomics"``: additions to global memory that are made as one step, likewise;
             ``"copies"``: arrays that the adjoint copies before it starts.
         """
-        made = self._adjoint(grid, block, args, by, shared_mem)
-        return {"taped": made.taped, "atomics": made.atomics, "copies": sorted(made.copies)}
+        adjoint = self._adjoint(grid, block, args, by, shared_mem)
+        return {
+            "taped": adjoint.taped,
+            "atomics": adjoint.atomics,
+            "copies": sorted(adjoint.copies),
+        }
 
 
 def defined(options: Sequence[str]) -> dict[str, str]:
     """Return the macros that options define."""
-    found = {}
+    macros = {}
     for option in options:
         m = _DEFINE.match(option.strip())
         if m:
-            found[m.group(1)] = m.group(2) if m.group(2) is not None else "1"
-    return found
+            macros[m.group(1)] = m.group(2) if m.group(2) is not None else "1"
+    return macros
 
 
 def read(
@@ -282,21 +286,21 @@ def read(
     """
     instance = _INSTANCE.match(name)
     plain = instance.group(1) if instance else name
-    made = preprocess.prepared(source, defines)
+    prepared = preprocess.prepared(source, defines)
     if instance:
-        template = made.templates.get(plain)
+        template = prepared.templates.get(plain)
         if template is None:
             raise KernelError(f"there is no template {plain!r}")
-        given = [a.strip() for a in instance.group(2).split(",")]
-        if len(given) != len(template.parameters):
+        arguments = [a.strip() for a in instance.group(2).split(",")]
+        if len(arguments) != len(template.parameters):
             raise KernelError(f"the template {plain!r} has {len(template.parameters)} parameters")
-        by = dict(zip(template.parameters, given, strict=True))
-        made = preprocess.prepared(source, defines, (plain, by))
-    unit = declarations.parse(made)
+        by = dict(zip(template.parameters, arguments, strict=True))
+        prepared = preprocess.prepared(source, defines, (plain, by))
+    unit = declarations.parse(prepared)
     if plain not in unit.kernels:
         known = ", ".join(unit.kernels) or "none"
         raise KernelError(f"there is no kernel {plain!r} in the source; there is {known}")
-    lowering = lower.Lowering(unit)
+    lowering = lower.SourceLowering(unit)
     kernel = simplified(lowering.kernel(unit.kernels[plain]))
     uniform.check(kernel)
     return kernel, _parameters(kernel, lowering.structs)
@@ -314,16 +318,16 @@ def located(error: KernelError, source: str, name: str) -> KernelError:
 
 def _parameters(kernel: ThreadKernel, structs: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     """Return the parameters of a call: names, and how many numbers they hold; 0: a plain one."""
-    found: list[tuple[str, int]] = []
+    params: list[tuple[str, int]] = []
     for name in kernel.order:
         whole = structs.get(name)
         if whole is None:
-            found.append((name, 0))
-        elif found and found[-1][0] == whole:
-            found[-1] = (whole, found[-1][1] + 1)
+            params.append((name, 0))
+        elif params and params[-1][0] == whole:
+            params[-1] = (whole, params[-1][1] + 1)
         else:
-            found.append((whole, 1))
-    return tuple(found)
+            params.append((whole, 1))
+    return tuple(params)
 
 
 def from_file(path: str | Path, name: str, options: Sequence[str] = ()) -> RawKernel:

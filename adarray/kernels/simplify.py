@@ -20,7 +20,6 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.threads import (
     Atomic,
-    Barrier,
     Push,
     Stmt,
     ThreadKernel,
@@ -113,9 +112,9 @@ class _Substitution:
         args = tuple(map(self.expr, e.args))
         if e.name == "cast":
             return self._cast(args[0], e.dtype)
-        made = {"add": build.add, "multiply": build.multiply, "subtract": build.subtract}
-        if e.name in made and e.dtype in INTEGERS:
-            return made[e.name](*args)
+        builders = {"add": build.add, "multiply": build.multiply, "subtract": build.subtract}
+        if e.name in builders and e.dtype in INTEGERS:
+            return builders[e.name](*args)
         return build.call(e.name, e.dtype, *args)
 
     def _cast(self, e: Expr, dtype: str) -> Expr:
@@ -218,6 +217,3 @@ def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(out)
 
     return keep(body)
-
-
-__all__ = ["Barrier", "simplified"]

@@ -46,7 +46,7 @@ class Item:
         Grows along the text.
     block : int
         Number of the block that it stands in.
-    loops : tuple of Loop
+    loops : tuple of SsaLoop
         Those around it, outermost first.
     branches : tuple of Branch
         Those around it, since the innermost loop.
@@ -54,11 +54,11 @@ class Item:
 
     order: int = 0
     block: int = 0
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[SsaLoop, ...] = ()
     branches: tuple[Branch, ...] = ()
 
     @property
-    def home(self) -> Loop | None:
+    def home(self) -> SsaLoop | None:
         """Innermost loop around it."""
         return self.loops[-1] if self.loops else None
 
@@ -136,11 +136,11 @@ class Carried:
     first: Expr
     next: Expr
     out: str
-    loop: Loop
+    loop: SsaLoop
 
 
 @dataclass(eq=False, slots=True)
-class Loop(Item):
+class SsaLoop(Item):
     """A loop: it counts `var`, or goes on while the carried value `condition` holds."""
 
     var: str | None = None
@@ -153,13 +153,13 @@ class Loop(Item):
     number: int = 0
 
 
-Node = Def | Read | Write | Wait | Place | Branch | Loop
+Node = Def | Read | Write | Wait | Place | Branch | SsaLoop
 # What a name stands for.
-Meaning = Def | Read | Write | Phi | Carried | Loop
+Meaning = Def | Read | Write | Phi | Carried | SsaLoop
 
 
 @dataclass(eq=False, slots=True)
-class Program:
+class SsaProgram:
     """A kernel in static single assignment.
 
     Attributes
@@ -174,14 +174,14 @@ class Program:
     values: dict[str, Meaning]
     nodes: list[Node]
 
-    def home(self, name: str) -> Loop | None:
+    def home(self, name: str) -> SsaLoop | None:
         """Return the innermost loop in whose iterations a value is made."""
         v = self.values[name]
         if isinstance(v, Phi):
             return v.branch.home
         if isinstance(v, Carried):
             return v.loop if name == v.name else v.loop.home
-        if isinstance(v, Loop):
+        if isinstance(v, SsaLoop):
             return v if name == v.var else v.home
         return v.home
 
@@ -199,7 +199,7 @@ class _Maker:
         self.kernel = kernel
         self.values: dict[str, Meaning] = {}
         self.nodes: list[Node] = []
-        self.loops: list[Loop] = []
+        self.loops: list[SsaLoop] = []
         self.branches: list[list[Branch]] = [[]]
         self.blocks: list[list[Node]] = [[]]
         self.numbers = [0]
@@ -209,19 +209,19 @@ class _Maker:
         self.reads: dict[tuple[str, Expr], str] = {}
         self.written = _written(kernel.body)
         names = {n for n, _ in kernel.scalars} | {b.name for b in kernel.buffers}
-        self.taken = names | {s.name for s in kernel.shared}
-        self.taken |= {
+        self.names = names | {s.name for s in kernel.shared}
+        self.names |= {
             s.name for s in all_statements(kernel.body) if isinstance(s, Local) and s.size
         }
 
     def fresh(self, name: str) -> str:
         """Return a new name."""
-        made, n = name, 0
-        while made in self.taken:
+        unique, n = name, 0
+        while unique in self.names:
             n += 1
-            made = f"{name}{'' if name[-1].isalpha() else '_'}{n}"
-        self.taken.add(made)
-        return made
+            unique = f"{name}{'' if name[-1].isalpha() else '_'}{n}"
+        self.names.add(unique)
+        return unique
 
     def add(self, node: Node) -> None:
         """Add a node to the innermost block."""
@@ -252,10 +252,10 @@ class _Maker:
             return Var(e.dtype, node.name)
         if isinstance(e, Apply):
             args = tuple(self.expr(a) for a in e.args)
-            made = Apply(e.dtype, e.name, args)
+            value = Apply(e.dtype, e.name, args)
             if e.name in NAMED and not all(isinstance(a, Const) for a in args):
-                return self.define(f"{e.name}_v", made)
-            return made
+                return self.define(f"{e.name}_v", value)
+            return value
         return e
 
     def define(self, name: str, value: Expr) -> Expr:
@@ -356,7 +356,7 @@ class _Maker:
                 self.env[name] = Var(a.dtype, phi.name)
 
     def _loop(self, s: For | While) -> None:
-        node = Loop(number=len([n for n in self.nodes if isinstance(n, Loop)]))
+        node = SsaLoop(number=len([n for n in self.nodes if isinstance(n, SsaLoop)]))
         if isinstance(s, For):
             node.start = self.define("start", self.expr(s.start))
             node.stop = self.define("stop", self.expr(s.stop))
@@ -400,15 +400,15 @@ class _Maker:
 
 def _written(body: tuple[Stmt, ...]) -> set[str]:
     """Return the memories that statements write."""
-    found = list(all_statements(body))
-    return {s.buffer for s in found if isinstance(s, (Store, Atomic))}
+    statements = list(all_statements(body))
+    return {s.buffer for s in statements if isinstance(s, (Store, Atomic))}
 
 
-def program(kernel: ThreadKernel) -> Program:
+def program(kernel: ThreadKernel) -> SsaProgram:
     """Return a kernel in static single assignment."""
     maker = _Maker(kernel)
     maker.block(kernel.body)
-    return Program(kernel, maker.blocks[0], maker.values, maker.nodes)
+    return SsaProgram(kernel, maker.blocks[0], maker.values, maker.nodes)
 
 
 def operands(node: Node) -> set[str]:
@@ -421,7 +421,7 @@ def operands(node: Node) -> set[str]:
         return variables(node.index) | variables(node.value)
     if isinstance(node, Branch):
         return variables(node.condition)
-    if isinstance(node, Loop):
+    if isinstance(node, SsaLoop):
         return variables(node.start) | variables(node.stop)
     return set()
 
@@ -430,4 +430,4 @@ def inner(node: Node) -> list[list[Node]]:
     """Return the blocks of a node."""
     if isinstance(node, Branch):
         return [node.body, node.orelse]
-    return [node.body] if isinstance(node, Loop) else []
+    return [node.body] if isinstance(node, SsaLoop) else []

@@ -6,23 +6,22 @@ deeper, a flag says whether what follows is still to be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Var
-from adarray.compiler.ir.threads import Stmt, While, for_, has_barrier, if_
+from adarray.compiler.ir.loopir import Assign, Const, Expr, Var
+from adarray.compiler.ir.threads import Stmt, has_barrier, if_
 from adarray.errors import KernelError
 from adarray.kernels import build
-from adarray.kernels.canonical import Counted, assigned, counted
-from adarray.kernels.declarations import constant_of, line_of, type_of
+from adarray.kernels.declarations import line_of, type_of
 from adarray.kernels.exits import masked
+from adarray.kernels.loops import LoopReader
 from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, Void, leaves
 from adarray.kernels.values import (
     ElementPlace,
-    Number,
+    Frame,
+    NumberValue,
     Place,
-    PointerPlace,
     ScalarPlace,
     Value,
     at,
@@ -35,28 +34,19 @@ from adarray.kernels.values import (
 )
 
 if TYPE_CHECKING:
-    from adarray.kernels.lower import Lowering
+    from adarray.kernels.lower import SourceLowering
 
 
-@dataclass(slots=True)
-class Frame:
-    """A loop or function that jumps leave: `live` is false when the rest is left out."""
+class StatementReader:
+    """Reads statements, into those of a `SourceLowering`."""
 
-    live: str
-    go: str | None = None  # of a loop: whether there is another iteration
-    result: Place | None = None
-    function: bool = False
-
-
-class Statements:
-    """Reads statements, into those of a `Lowering`."""
-
-    def __init__(self, lowering: Lowering) -> None:
+    def __init__(self, lowering: SourceLowering) -> None:
         from pycparser import c_ast
 
         self.low = lowering
         self.ast = c_ast
         self.frames: list[Frame] = []
+        self.loops = LoopReader(lowering, self)
 
     # -- functions -----------------------------------------------------------------------------
 
@@ -81,7 +71,8 @@ class Statements:
         self.low.scopes.pop()
         return self.low.emitter.end()
 
-    def _items(self, node: Any) -> list[Any]:
+    def items(self, node: Any) -> list[Any]:
+        """Return the statements that a body consists of."""
         if node is None:
             return []
         return list(node.block_items or []) if isinstance(node, self.ast.Compound) else [node]
@@ -115,7 +106,7 @@ class Statements:
 
     def _splits(self, s: Any, rest: list[Any]) -> bool:
         """Read ``if (c) { ...; return; }`` with what follows as its other branch."""
-        items = self._items(s.iftrue)
+        items = self.items(s.iftrue)
         ends = isinstance(
             items[-1] if items else None, (self.ast.Return, self.ast.Break, self.ast.Continue)
         )
@@ -126,7 +117,7 @@ class Statements:
         if s.iffalse is None:
             orelse = self.nested(lambda: self.block(rest))
         else:
-            orelse = self.nested(lambda: self.block([*self._items(s.iffalse), *rest]))
+            orelse = self.nested(lambda: self.block([*self.items(s.iffalse), *rest]))
         if has_barrier(then):
             raise KernelError("a barrier in a branch that leaves the kernel", line_of(s))
         if has_barrier(orelse):
@@ -168,13 +159,13 @@ class Statements:
                 self.low.emit(inner)
         elif isinstance(s, a.If):
             condition = self.low.expressions.condition(s.cond)
-            then = self.nested(lambda: self.block(self._items(s.iftrue)))
-            orelse = self.nested(lambda: self.block(self._items(s.iffalse)))
+            then = self.nested(lambda: self.block(self.items(s.iftrue)))
+            orelse = self.nested(lambda: self.block(self.items(s.iffalse)))
             self.low.emit(if_(condition, then, orelse))
         elif isinstance(s, a.For):
-            self._for(s)
+            self.loops.read_for(s)
         elif isinstance(s, (a.While, a.DoWhile)):
-            self._while(s, s.cond, None, isinstance(s, a.DoWhile))
+            self.loops.read_while(s, s.cond, None, isinstance(s, a.DoWhile))
         elif isinstance(s, a.Switch):
             self._switch(s)
         elif isinstance(s, (a.Return, a.Break, a.Continue)):
@@ -207,7 +198,7 @@ class Statements:
         value = self.low.named("case", self.low.expressions.number(s.cond))
         groups: list[tuple[list[Any], list[Any]]] = []
         labels: list[Any] = []
-        for case in self._items(s.stmt):
+        for case in self.items(s.stmt):
             if not isinstance(case, (a.Case, a.Default)):
                 raise KernelError("a switch holds cases only", line_of(case))
             labels.append(case)
@@ -219,7 +210,7 @@ class Statements:
                     [*body, *(last.block_items or [])][:-1],
                     (last.block_items or [None])[-1],
                 )
-            final = case is self._items(s.stmt)[-1]
+            final = case is self.items(s.stmt)[-1]
             if not isinstance(last, (a.Break, a.Return)) and not final:
                 raise KernelError(
                     "a case that goes on into the next is not supported", line_of(case)
@@ -282,7 +273,7 @@ class Statements:
             assert d.init is not None
             self._reference(d)
             return
-        if constant and isinstance(value, Number) and isinstance(t, Scalar):
+        if constant and isinstance(value, NumberValue) and isinstance(t, Scalar):
             fixed = build.cast(value.expr, t.dtype)
             if isinstance(fixed, Const):
                 low.scopes[-1][d.name] = ScalarPlace(d.name, t.dtype, fixed)
@@ -293,21 +284,21 @@ class Statements:
         """Return what an array of constants holds, row by row; None where it is not known."""
         if not isinstance(t, Array) or not isinstance(init, self.ast.InitList):
             return None
-        found: list[Const] = []
+        constants: list[Const] = []
         for e in init.exprs:
             if isinstance(e, self.ast.InitList):
                 row = self._constants(e, t.of)
                 if row is None:
                     return None
-                found += row + [build.const(0, "int32")] * (len(leaves(t.of)) - len(row))
+                constants += row + [build.const(0, "int32")] * (len(leaves(t.of)) - len(row))
                 continue
             self.low.emitter.begin()
             value = self.low.expressions.value(e)
             self.low.emitter.end()
-            if not isinstance(value, Number) or not isinstance(value.expr, Const):
+            if not isinstance(value, NumberValue) or not isinstance(value.expr, Const):
                 return None
-            found.append(value.expr)
-        return found
+            constants.append(value.expr)
+        return constants
 
     def _reference(self, d: Any) -> None:
         place = self.low.expressions.place(d.init)
@@ -361,176 +352,4 @@ class Statements:
             if k < len(exprs):
                 self._fill(inner, exprs[k])
             elif isinstance(t.of, Scalar):  # the rest is zero
-                self.low.expressions.store(inner, Number(build.const(0, t.of.dtype)), init)
-
-    # -- loops ---------------------------------------------------------------------------------
-
-    def _for(self, s: Any) -> None:
-        self.low.scopes.append({})
-        breaks = self._leaves(s.stmt)
-        found = None if breaks else counted(self.ast, s)
-        if s.init is not None and (found is None or found.declared is None):
-            self._start(s.init)
-        if found is not None and self._counted(s, found):
-            self.low.scopes.pop()
-            return
-        if found is not None and found.declared is not None:
-            self._start(s.init)
-        self._while(s, s.cond, s.next, False)
-        self.low.scopes.pop()
-
-    def _start(self, init: Any) -> None:
-        if isinstance(init, self.ast.DeclList):
-            for d in init.decls:
-                self.declaration(d)
-        else:
-            self.low.expressions.maybe(init)
-
-    def _leaves(self, body: Any) -> bool:
-        """Whether a loop's body may end the loop early."""
-        a = self.ast
-
-        def look(node: Any, depth: int) -> bool:
-            if isinstance(node, a.Return) or (isinstance(node, a.Break) and depth == 0):
-                return True
-            inner = depth + isinstance(node, (a.For, a.While, a.DoWhile, a.Switch))
-            return any(look(c, inner) for _, c in node.children())
-
-        return body is not None and look(body, 0)
-
-    def _counted(self, s: Any, loop: Counted) -> bool:
-        """Read a loop whose number of iterations is known when it begins."""
-        low = self.low
-        fixed = assigned(self.ast, s.stmt, low.unit)
-        names: set[str] = set()
-        for e in (loop.stop, loop.step):
-            names |= _identifiers(self.ast, e)
-        if names & fixed or loop.name in fixed or not self._steady((loop.stop, loop.step)):
-            return False
-        if loop.declared is not None:
-            t = type_of(loop.declared.type, low.unit)
-            if not isinstance(t, Scalar):
-                return False
-            dtype = t.dtype
-            start = build.cast(low.expressions.number(loop.start), dtype)
-        else:
-            place = low.lookup(loop.name)
-            if not isinstance(place, ScalarPlace) or place.known is not None:
-                return False
-            dtype = place.dtype
-            start = low.named("start", Var(dtype, place.name))
-        if dtype not in ("int32", "int64", "uint32", "uint64"):
-            return False
-        start, stop = (
-            build.cast(start, "int64"),
-            build.cast(low.expressions.number(loop.stop), "int64"),
-        )
-        step = build.cast(low.expressions.number(loop.step), "int64")
-        start, stop, step = (
-            e if isinstance(e, Const) or build.is_simple(e) else low.named("bound", e)
-            for e in (start, stop, step)
-        )
-        if loop.inclusive:
-            stop = build.add(stop, build.index(1 if loop.up else -1))
-        k = low.emitter.fresh("k")
-        var: Expr = Var("int64", k)
-        if build.is_one(step) and loop.up:
-            first, last, value = start, stop, var
-        else:
-            span = build.subtract(stop, start) if loop.up else build.subtract(start, stop)
-            rounded = build.add(span, build.subtract(step, build.index(1)))
-            trips = (
-                rounded if build.is_one(step) else build.call("quotient", "int64", rounded, step)
-            )
-            first, last = (
-                build.index(0),
-                trips if isinstance(trips, Const) else low.named("trips", trips),
-            )
-            by = build.multiply(var, step)
-            value = build.add(start, by) if loop.up else build.subtract(start, by)
-
-        def body() -> None:
-            name = low.emitter.fresh(loop.name)
-            low.emit(Let(name, build.cast(value, dtype)))
-            low.scopes[-1][loop.name] = ScalarPlace(name, dtype)
-            low.emit(Local(live, "bool", None, build.const(True, "bool")))
-            self.block(self._items(s.stmt))
-
-        live = low.emitter.fresh("live")
-        self.frames.append(Frame(live))
-        inner = self.nested(body)
-        self.frames.pop()
-        low.emit(for_(k, first, last, inner))
-        if loop.declared is None:
-            count = build.subtract(last, first)
-            count = build.call("maximum", "int64", count, build.index(0))
-            by = build.multiply(count, step)
-            end = build.add(start, by) if loop.up else build.subtract(start, by)
-            place = low.lookup(loop.name)
-            assert isinstance(place, ScalarPlace)
-            low.emit(Assign(place.name, build.cast(end, dtype)))
-        return True
-
-    def _steady(self, nodes: Iterable[Any]) -> bool:
-        """Whether bounds are the same in each iteration: they call and read nothing."""
-        a = self.ast
-        stack = list(nodes)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, (a.FuncCall, a.Assignment)):
-                name = getattr(getattr(node, "name", None), "name", "")
-                if name not in ("min", "max"):
-                    return False
-            if isinstance(node, a.UnaryOp) and node.op in ("++", "--", "p++", "p--", "*"):
-                return False
-            if isinstance(node, a.ArrayRef) and not self._constant_array(node):
-                return False
-            stack += [c for _, c in node.children()]
-        return True
-
-    def _constant_array(self, node: Any) -> bool:
-        place = self.low.lookup(node.name.name) if isinstance(node.name, self.ast.ID) else None
-        value = place.value if isinstance(place, PointerPlace) else None
-        memory = getattr(value, "memory", None)
-        return memory is not None and not memory.written
-
-    def _while(self, s: Any, test: Any, step: Any, at_end: bool) -> None:
-        """Read a loop that goes on as long as a condition holds."""
-        low = self.low
-        yes = build.const(True, "bool")
-
-        def condition() -> Expr:
-            return yes if test is None else low.expressions.condition(test)
-
-        go = low.variable("go", "bool", yes if at_end else condition()).name
-        live = low.emitter.fresh("live")
-        self.frames.append(Frame(live, go))
-
-        def advance() -> None:
-            if step is not None:
-                low.expressions.maybe(step)
-            low.emit(Assign(go, condition()))
-
-        def body() -> None:
-            low.emit(Local(live, "bool", None, yes))
-            for inner in self.nested(lambda: self.block(self._items(s.stmt))):
-                low.emit(inner)
-            if self._leaves(s.stmt):
-                low.emit(if_(Var("bool", go), self.nested(advance)))
-            else:
-                advance()
-
-        inner = self.nested(body)
-        self.frames.pop()
-        low.emit(While(go, inner, line_of(s)))
-
-
-def _identifiers(ast: Any, node: Any) -> set[str]:
-    """Return the names in an expression."""
-    found = {node.name} if isinstance(node, ast.ID) else set()
-    for _, c in node.children():
-        found |= _identifiers(ast, c)
-    return found
-
-
-__all__ = ["Local", "Statements", "constant_of"]
+                self.low.expressions.store(inner, NumberValue(build.const(0, t.of.dtype)), init)

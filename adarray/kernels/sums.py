@@ -1,8 +1,8 @@
-"""Loops that only add up: their iterations may be taken in any order on the way back.
+"""Loops that only add up: their iterations may be taken in any order in the reverse sweep.
 
 A carried value that iterations do nothing with but add to it has one derivative for all of them.
-Where all active carried values are such, and nothing is overwritten, the way back goes through
-the iterations as the way there does: memory is read in order, and compilers make vector code.
+Where all active carried values are such, and nothing is overwritten, the reverse sweep goes through
+the iterations as the forward sweep does: memory is read in order, and compilers make vector code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from adarray.kernels.ssa import (
     Branch,
     Carried,
     Def,
-    Loop,
     Node,
     Phi,
-    Program,
     Read,
+    SsaLoop,
+    SsaProgram,
     Wait,
     Write,
     inner,
@@ -27,7 +27,7 @@ from adarray.kernels.ssa import (
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Summand:
     """What is added to a carried value, or subtracted."""
 
     carried: str
@@ -35,12 +35,12 @@ class Term:
     plus: bool
 
 
-def uses(program: Program) -> Counter[str]:
+def uses(program: SsaProgram) -> Counter[str]:
     """Return how many times each value is read."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def count(e: Expr) -> None:
-        found.update(x.name for x in walk(e) if isinstance(x, Var))
+        counts.update(x.name for x in walk(e) if isinstance(x, Var))
 
     for n in program.nodes:
         if isinstance(n, Def):
@@ -55,18 +55,18 @@ def uses(program: Program) -> Counter[str]:
             for p in n.phis:
                 count(p.then)
                 count(p.orelse)
-        elif isinstance(n, Loop):
+        elif isinstance(n, SsaLoop):
             count(n.start)
             count(n.stop)
             for c in n.carried:
                 count(c.first)
                 count(c.next)
-    return found
+    return counts
 
 
-def terms(program: Program, c: Carried, counted: Counter[str]) -> dict[str, Term] | None:
+def terms(program: SsaProgram, c: Carried, counted: Counter[str]) -> dict[str, Summand] | None:
     """Return what a loop adds to a carried value, by the sums; None where it does more."""
-    found: dict[str, Term] = {}
+    summands: dict[str, Summand] = {}
     met = 0  # how often the value itself stands in the sums
 
     def chain(e: Expr) -> bool:
@@ -89,18 +89,18 @@ def terms(program: Program, c: Carried, counted: Counter[str]) -> dict[str, Term
         plus = v.value.name == "add"
         before = met
         if chain(a):
-            found[e.name] = Term(c.name, b, plus)
+            summands[e.name] = Summand(c.name, b, plus)
             return True
         met = before
         if plus and chain(b):
-            found[e.name] = Term(c.name, a, True)
+            summands[e.name] = Summand(c.name, a, True)
             return True
         return False
 
-    return found if chain(c.next) and met == counted[c.name] and found else None
+    return summands if chain(c.next) and met == counted[c.name] and summands else None
 
 
-def quiet(loop: Loop, memory: set[str]) -> bool:
+def quiet(loop: SsaLoop, memory: set[str]) -> bool:
     """Whether a loop neither waits nor writes one of the memories."""
     stack: list[Node] = [loop]
     while stack:

@@ -36,13 +36,13 @@ from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.types import FLOATS
 
 
-def dotted(name: str) -> str:
+def tangent_name(name: str) -> str:
     """Return the name of a value's derivative."""
     return f"{name}__t"
 
 
 @dataclass(frozen=True, slots=True)
-class Tangent:
+class TangentKernel:
     """The tangent of a kernel.
 
     Attributes
@@ -57,7 +57,7 @@ class Tangent:
     tangents: dict[str, str]
 
 
-class Forward:
+class TangentTransform:
     """Differentiates statements."""
 
     def __init__(self, kernel: ThreadKernel, inputs: frozenset[str]) -> None:
@@ -101,16 +101,16 @@ class Forward:
         if not self.depends(e):
             return e, build.const(0, e.dtype)
         if isinstance(e, Var):
-            return e, Var(e.dtype, dotted(e.name))
+            return e, Var(e.dtype, tangent_name(e.name))
         if isinstance(e, Load):
-            return e, Load(e.dtype, dotted(e.buffer), e.index)
+            return e, Load(e.dtype, tangent_name(e.buffer), e.index)
         assert isinstance(e, Apply)
-        made = [self.expr(a, out) if a.dtype in FLOATS else (a, a) for a in e.args]
-        args = tuple(a for a, _ in made)
+        pairs = [self.expr(a, out) if a.dtype in FLOATS else (a, a) for a in e.args]
+        args = tuple(a for a, _ in pairs)
         if e.name == "cast":
-            return Apply(e.dtype, "cast", args), build.cast(made[0][1], e.dtype)
+            return Apply(e.dtype, "cast", args), build.cast(pairs[0][1], e.dtype)
         if e.name == "where":
-            (c, _), (a, da), (b, db) = made
+            (c, _), (a, da), (b, db) = pairs
             return Apply(e.dtype, "where", (c, a, b)), build.where(c, da, db)
         value: Expr = Apply(e.dtype, e.name, args)
         if e.name in NAMED:
@@ -118,7 +118,7 @@ class Forward:
         if e.name not in PARTIALS:
             raise KernelError(f"the derivative of {e.name} is not known")
         total: Expr = build.const(0, e.dtype)
-        for p, (a, d), source in zip(PARTIALS[e.name](args, value), made, e.args, strict=True):
+        for p, (a, d), source in zip(PARTIALS[e.name](args, value), pairs, e.args, strict=True):
             if p is not None and a.dtype in FLOATS and self.depends(source):
                 total = build.add(total, build.multiply(d, p))
         if isinstance(total, Apply) and total.name != "negative":
@@ -143,7 +143,7 @@ class Forward:
         if isinstance(s, Let):
             value, d = self.expr(s.value, out)
             if s.name in self.names:
-                out.append(Let(dotted(s.name), d))
+                out.append(Let(tangent_name(s.name), d))
             out.append(Let(s.name, value))
         elif isinstance(s, Local):
             self._local(s, out)
@@ -152,12 +152,12 @@ class Forward:
             if s.name in self.names:
                 d = self.named(d, out) if isinstance(d, Apply) else d
                 value = self.named(value, out) if isinstance(value, Apply) else value
-                out.append(Assign(dotted(s.name), d))
+                out.append(Assign(tangent_name(s.name), d))
             out.append(Assign(s.name, value))
         elif isinstance(s, Store):
             value, d = self.expr(s.value, out)
             if s.buffer in self.names:
-                out.append(Store(dotted(s.buffer), s.index, d))
+                out.append(Store(tangent_name(s.buffer), s.index, d))
             out.append(Store(s.buffer, s.index, value))
         elif isinstance(s, Atomic):
             self._atomic(s, out)
@@ -168,7 +168,7 @@ class Forward:
                 out.append(Push(d))
         elif isinstance(s, Pop):
             if s.dtype in FLOATS:
-                out.append(Pop(dotted(s.name), s.dtype))
+                out.append(Pop(tangent_name(s.name), s.dtype))
             out.append(s)
         elif isinstance(s, If):
             out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
@@ -183,10 +183,10 @@ class Forward:
         if s.name in self.names:
             if s.size is not None:
                 zero = build.const(0, s.dtype)
-                out.append(Local(dotted(s.name), s.dtype, s.size, zero))
+                out.append(Local(tangent_name(s.name), s.dtype, s.size, zero))
             else:
                 init, d = self.expr(s.init, out) if s.init is not None else (None, None)
-                out.append(Local(dotted(s.name), s.dtype, None, d))
+                out.append(Local(tangent_name(s.name), s.dtype, None, d))
                 out.append(Local(s.name, s.dtype, None, init))
                 return
         out.append(s)
@@ -199,13 +199,13 @@ class Forward:
                     f"the result of an atomic operation on {s.buffer!r} is used, and depends on "
                     "the order of threads; it has no derivative"
                 )
-            out.append(Atomic(dotted(s.buffer), s.index, s.combine, d, None, s.uniform))
+            out.append(Atomic(tangent_name(s.buffer), s.index, s.combine, d, None, s.uniform))
         out.append(Atomic(s.buffer, s.index, s.combine, value, s.result, s.uniform))
 
 
-def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> Tangent:
+def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> TangentKernel:
     """Return the tangent of a kernel by some of its parameters."""
-    forward = Forward(kernel, inputs)
+    forward = TangentTransform(kernel, inputs)
     body = forward.block(kernel.body)
     names = forward.names
     buffers = list(kernel.buffers)
@@ -214,19 +214,21 @@ def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> Tangent:
     tangents = {}
     for b in kernel.buffers:
         if b.name in names and b.dtype in FLOATS:
-            tangents[b.name] = dotted(b.name)
-            buffers.append(Param(dotted(b.name), b.dtype, b.access))
-            order.append(dotted(b.name))
+            tangents[b.name] = tangent_name(b.name)
+            buffers.append(Param(tangent_name(b.name), b.dtype, b.access))
+            order.append(tangent_name(b.name))
     for n, d in kernel.scalars:
         if n in names and d in FLOATS:
-            tangents[n] = dotted(n)
-            scalars.append((dotted(n), d))
-            order.append(dotted(n))
+            tangents[n] = tangent_name(n)
+            scalars.append((tangent_name(n), d))
+            order.append(tangent_name(n))
     shared = list(kernel.shared)
     shared += [
-        Shared(dotted(s.name), s.dtype, s.size, True) for s in kernel.shared if s.name in names
+        Shared(tangent_name(s.name), s.dtype, s.size, True)
+        for s in kernel.shared
+        if s.name in names
     ]
-    made = ThreadKernel(
+    tangent_kernel = ThreadKernel(
         f"{kernel.name}_tangent",
         tuple(buffers),
         tuple(scalars),
@@ -235,7 +237,7 @@ def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> Tangent:
         body,
         kernel.tables,
     )
-    return Tangent(made, tangents)
+    return TangentKernel(tangent_kernel, tangents)
 
 
 def doubled(kernel: ThreadKernel) -> ThreadKernel:

@@ -35,7 +35,7 @@ def check(kernel: ThreadKernel) -> None:
         _spread(kernel.body, varying, own, False)
         if len(varying) == size:
             break
-    _look(kernel.body, varying, own)
+    _check_uniform(kernel.body, varying, own)
 
 
 def _varies(e: Expr, varying: set[str], own: set[str]) -> bool:
@@ -69,7 +69,7 @@ def _spread(body: tuple[Stmt, ...], varying: set[str], own: set[str], inside: bo
             _spread(s.body, varying, own, inside or s.condition in varying)
 
 
-def _look(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> None:
+def _check_uniform(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> None:
     for s in body:
         differs = False
         parts: tuple[Stmt, ...]
@@ -87,4 +87,4 @@ def _look(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> None:
         if differs and has_barrier(parts):
             line = next(t.line for t in all_statements(parts) if isinstance(t, Barrier))
             raise KernelError("a barrier that not all threads of a block reach", line)
-        _look(parts, varying, own)
+        _check_uniform(parts, varying, own)

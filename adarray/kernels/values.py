@@ -12,7 +12,7 @@ from adarray.kernels.types import Array, CType, Pointer, Scalar, Struct, leaves
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryRef:
     """A buffer, or an array of a block or a thread: numbers of one dtype in a row."""
 
     name: str
@@ -21,14 +21,14 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberValue:
     """The value of an expression."""
 
     expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class StructValue:
     """The value of a struct."""
 
     type: Struct
@@ -36,11 +36,11 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PointerValue:
     """A pointer's value: memory, and an offset that counts numbers, not elements."""
 
     to: CType
-    memory: Memory
+    memory: MemoryRef
     offset: Expr
 
 
@@ -51,7 +51,7 @@ class Reference:
     place: Place
 
 
-Value = Number | Aggregate | Address | Reference
+Value = NumberValue | StructValue | PointerValue | Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ElementPlace:
     """A value in memory, at an index that counts numbers."""
 
     type: CType
-    memory: Memory
+    memory: MemoryRef
     index: Expr
 
 
@@ -85,7 +85,7 @@ class PointerPlace:
     """A variable that is a pointer: it stays in one memory, and its offset changes."""
 
     to: CType
-    value: Address | Reference | None = None
+    value: PointerValue | Reference | None = None
     offset: str | None = None  # the local variable that holds the offset
 
 
@@ -93,11 +93,21 @@ Place = ScalarPlace | ElementPlace | StructPlace | PointerPlace
 
 
 @dataclass(slots=True)
+class Frame:
+    """A loop or function that jumps leave: `live` is false when the rest is left out."""
+
+    live: str
+    go: str | None = None  # of a loop: whether there is another iteration
+    result: Place | None = None
+    function: bool = False
+
+
+@dataclass(slots=True)
 class Emitter:
     """Statements as they are written, and names that are taken."""
 
     blocks: list[list[Stmt]] = field(default_factory=lambda: [[]])
-    taken: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     def emit(self, s: Stmt) -> None:
         """Add a statement to the innermost block."""
@@ -106,12 +116,12 @@ class Emitter:
     def fresh(self, name: str) -> str:
         """Return a name that nothing else has."""
         name = f"{name}v" if name.endswith("_") else name  # those are the printers'
-        made, n = name, 1
-        while made in self.taken:
+        unique, n = name, 1
+        while unique in self.names:
             n += 1
-            made = f"{name}_{n}"
-        self.taken.add(made)
-        return made
+            unique = f"{name}_{n}"
+        self.names.add(unique)
+        return unique
 
     def begin(self) -> None:
         """Begin a block."""
@@ -124,46 +134,46 @@ class Emitter:
 
 def element_dtype(t: CType, line: int) -> str:
     """Return the dtype of the numbers that elements in memory consist of."""
-    found = set(leaves(t))
-    if len(found) != 1:
+    dtypes = set(leaves(t))
+    if len(dtypes) != 1:
         raise KernelError(
             "arrays of structs whose fields have different types are not supported; use an array "
             "for each type",
             line,
         )
-    return found.pop()
+    return dtypes.pop()
 
 
-def at(memory: Memory, offset: Expr, t: CType) -> ElementPlace:
+def at(memory: MemoryRef, offset: Expr, t: CType) -> ElementPlace:
     """Return the place of a value in memory."""
     return ElementPlace(t, memory, offset)
 
 
-def moved(address: Address, by: Expr) -> Address:
+def moved(address: PointerValue, by: Expr) -> PointerValue:
     """Return an address some elements further."""
     size = len(leaves(address.to))
     step = build.multiply(build.cast(by, "int64"), build.index(size))
-    return Address(address.to, address.memory, build.add(address.offset, step))
+    return PointerValue(address.to, address.memory, build.add(address.offset, step))
 
 
 def read(place: Place) -> Value:
     """Return the value of a place."""
     if isinstance(place, ScalarPlace):
-        return Number(place.known if place.known is not None else Var(place.dtype, place.name))
+        return NumberValue(place.known if place.known is not None else Var(place.dtype, place.name))
     if isinstance(place, StructPlace):
-        return Aggregate(place.type, {n: read(f) for n, f in place.fields.items()})
+        return StructValue(place.type, {n: read(f) for n, f in place.fields.items()})
     if isinstance(place, PointerPlace):
         assert place.value is not None
-        if isinstance(place.value, Address) and place.offset is not None:
-            return Address(place.to, place.value.memory, Var("int64", place.offset))
+        if isinstance(place.value, PointerValue) and place.offset is not None:
+            return PointerValue(place.to, place.value.memory, Var("int64", place.offset))
         return place.value
     t = place.type
     if isinstance(t, Scalar):
-        return Number(Load(t.dtype, place.memory.name, place.index))
+        return NumberValue(Load(t.dtype, place.memory.name, place.index))
     if isinstance(t, Array):
-        return Address(t.of, place.memory, place.index)
+        return PointerValue(t.of, place.memory, place.index)
     assert isinstance(t, Struct)
-    return Aggregate(t, {n: read(part(place, n, 0)) for n, _ in t.fields})
+    return StructValue(t, {n: read(part(place, n, 0)) for n, _ in t.fields})
 
 
 def part(place: Place, name: str, line: int) -> Place:
@@ -181,11 +191,11 @@ def part(place: Place, name: str, line: int) -> Place:
 
 def type_of(v: Value) -> CType:
     """Return the type of a value."""
-    if isinstance(v, Number):
+    if isinstance(v, NumberValue):
         return Scalar(v.expr.dtype)
-    if isinstance(v, Aggregate):
+    if isinstance(v, StructValue):
         return v.type
-    if isinstance(v, Address):
+    if isinstance(v, PointerValue):
         return Pointer(v.to)
     return Pointer(place_type(v.place))
 

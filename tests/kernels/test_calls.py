@@ -101,9 +101,9 @@ def test_ties_and_kinks() -> None:
     """
     kernel = RawKernel(source, "kinks")
     x = np.array([0.0, 0.0, 3.0, 2.0])
-    found = adarray.jacobian(lambda x: kernel.apply(1, 1, (x, np.zeros(5))))(x)
+    jacobian = adarray.jacobian(lambda x: kernel.apply(1, 1, (x, np.zeros(5))))(x)
     exact = [[0.5, 0.5, 0, 0], [0, 0, 0, 0], [0, 0, 0.5, 0], [0, 0, 0, 0], [0, 0, 3, 0]]
-    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(jacobian, exact)
 
 
 def test_what_is_overwritten_keeps_its_old_derivative() -> None:
@@ -131,8 +131,8 @@ def test_hessian_and_products_with_it(square: RawKernel) -> None:
 
 def test_vmap_and_jit(square: RawKernel) -> None:
     many = np.stack([X, X + 1])
-    found = adarray.vmap(lambda x: square.apply(1, 32, (x, np.zeros(3), 2.0, 3)))(many)
-    np.testing.assert_array_equal(found, 2 * many**2)
+    results = adarray.vmap(lambda x: square.apply(1, 32, (x, np.zeros(3), 2.0, 3)))(many)
+    np.testing.assert_array_equal(results, 2 * many**2)
     fast = adarray.jit(adarray.grad(lambda x, a: np.sum(_called(square, x, a) * x)))
     for k in range(5):
         x = X + k
@@ -224,8 +224,8 @@ def test_reductions(axis: Any) -> None:
     x, w = rng.normal(size=(3, 4, 5)), rng.uniform(1, 2, 5)
     exact = np.sqrt(np.sum(w * x * x, axis))
     np.testing.assert_allclose(norm(x, w, axis=axis), exact)
-    kept = norm(x, w, axis=axis, keepdims=True)
-    assert np.shape(kept) == np.shape(np.sum(x, axis, keepdims=True))
+    full = norm(x, w, axis=axis, keepdims=True)
+    assert np.shape(full) == np.shape(np.sum(x, axis, keepdims=True))
     g, h = adarray.grad(lambda x, w: np.sum(norm(x, w, axis=axis)), (0, 1))(x, w)
     reference = adarray.grad(lambda x, w: np.sum(np.sqrt(np.sum(w * x * x, axis))), (0, 1))
     for a, b in zip((g, h), reference(x, w), strict=True):

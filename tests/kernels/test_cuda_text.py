@@ -35,11 +35,13 @@ def _setup(case: Case, dtype: str) -> tuple[Any, list[Any]]:
     args = case.args(np.random.default_rng(0), np.dtype(dtype).type)
 
     def f(*by: Any) -> Any:
-        given = list(args)
+        arguments = list(args)
         for i, x in zip(case.by, by, strict=True):
-            given[i] = x
-        found = kernel.apply(case.grid, case.block, given, shared_mem=case.shared_bytes(dtype))
-        return found if isinstance(found, tuple) else (found,)
+            arguments[i] = x
+        results = kernel.apply(
+            case.grid, case.block, arguments, shared_mem=case.shared_bytes(dtype)
+        )
+        return results if isinstance(results, tuple) else (results,)
 
     return f, [args[i] for i in case.by]
 
@@ -57,7 +59,7 @@ def test_cuda_text_computes_what_c_does(name: str) -> None:
     def loss(*by: Any) -> Any:
         return sum(np.sum(w * o) for w, o in zip(weights, f(*by), strict=True))
 
-    found = []
+    values = []
     for backend in ("serial", "standin"):
         with adarray.use(backend):
             out = [np.asarray(o) for o in f(*x)]
@@ -65,8 +67,8 @@ def test_cuda_text_computes_what_c_does(name: str) -> None:
                 weights += [rng.normal(size=o.shape) for o in out]
             gradient = adarray.grad(loss, tuple(range(len(x))))
             first, second = adarray.jvp(gradient, tuple(x), t)
-            found.append([*out, *map(np.asarray, first), *map(np.asarray, second)])
-    for a, b in zip(*found, strict=True):
+            values.append([*out, *map(np.asarray, first), *map(np.asarray, second)])
+    for a, b in zip(*values, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
@@ -77,19 +79,19 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
     for name, case in CASES.items():
         kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
         args = case.args(np.random.default_rng(0), np.float32)
-        made = kernel._adjoint(case.grid, case.block, args, None, case.shared_bytes("float32"))
-        inputs = frozenset(kernel._execution.buffers) & set(made.shadows)
-        second = kernel._execution.adjoint_tangent(made, inputs & set(made.kernel.order))
-        texts = [(k, False) for k in (kernel.kernel, made.kernel, second.kernel)]
+        adjoint = kernel._adjoint(case.grid, case.block, args, None, case.shared_bytes("float32"))
+        inputs = frozenset(kernel._execution.buffers) & set(adjoint.shadows)
+        second = kernel._execution.adjoint_tangent(adjoint, inputs & set(adjoint.kernel.order))
+        texts = [(k, False) for k in (kernel.kernel, adjoint.kernel, second.kernel)]
         texts.append((kernel._execution.tangent(inputs).kernel, False))
-        texts += [(made.counting, True)] if made.taped else []
+        texts += [(adjoint.counting, True)] if adjoint.taped else []
         for i, (k, counting) in enumerate(texts):
-            text += print_cuda.CudaPrinter(k, f"{name}_{i}", counting).source()
+            text += print_cuda.ThreadCudaPrinter(k, f"{name}_{i}", counting).source()
     source = tmp_path / "all.cu"
     source.write_text(text)
-    made = subprocess.run(
+    adjoint = subprocess.run(
         ["nvcc", "-arch=sm_90", "-cubin", "-w", "-o", str(tmp_path / "all.cubin"), str(source)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    assert adjoint.returncode == 0, adjoint.stderr
     assert "malloc" not in text.partition(print_cuda.HEAD)[2]

@@ -41,10 +41,10 @@ def _setup(case: Case, dtype: str) -> tuple[RawKernel, list[Any]]:
 
 def _function(case: Case, kernel: RawKernel, args: list[Any], dtype: str) -> Any:
     def f(*by: Any) -> Any:
-        given = list(args)
+        arguments = list(args)
         for i, x in zip(case.by, by, strict=True):
-            given[i] = x
-        return kernel.apply(case.grid, case.block, given, shared_mem=case.shared_bytes(dtype))
+            arguments[i] = x
+        return kernel.apply(case.grid, case.block, arguments, shared_mem=case.shared_bytes(dtype))
 
     return f
 
@@ -62,15 +62,15 @@ def _directions(case: Case, args: list[Any], seed: int = 1) -> tuple[Any, ...]:
 def test_the_kernel_computes_what_numpy_does(name: str, dtype: str, backend: str) -> None:
     case = CASES[name]
     kernel, args = _setup(case, dtype)
-    kept = [np.copy(x) for x in args]
+    before = [np.copy(x) for x in args]
     wanted = _tuple(case.expected(*[np.copy(x) for x in args]))
     with adarray.use(backend):
-        found = _tuple(_function(case, kernel, args, dtype)(*(args[i] for i in case.by)))
+        results = _tuple(_function(case, kernel, args, dtype)(*(args[i] for i in case.by)))
     tolerance = 1e-12 if dtype == "float64" else 2e-5
-    for x, y in zip(found, wanted, strict=True):
+    for x, y in zip(results, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
         assert x.dtype == dtype
-    for x, y in zip(args, kept, strict=True):
+    for x, y in zip(args, before, strict=True):
         np.testing.assert_array_equal(x, y)  # arguments are as they were
 
 
@@ -86,8 +86,8 @@ def test_tangents_are_differences(name: str, backend: str) -> None:
     with adarray.use(backend):
         plus = _tuple(f(*(a + h * b for a, b in zip(x, t, strict=True))))
         minus = _tuple(f(*(a - h * b for a, b in zip(x, t, strict=True))))
-        _, found = adarray.jvp(f, x, t)
-    for p, m, d in zip(plus, minus, _tuple(found), strict=True):
+        _, tangents = adarray.jvp(f, x, t)
+    for p, m, d in zip(plus, minus, _tuple(tangents), strict=True):
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=1e-6, atol=1e-7)
 
 
@@ -137,8 +137,8 @@ def test_second_derivatives_are_differences_of_first(name: str, backend: str) ->
         gradient = adarray.grad(loss, argnums)
         plus = _tuple(gradient(*(a + h * b for a, b in zip(x, t, strict=True))))
         minus = _tuple(gradient(*(a - h * b for a, b in zip(x, t, strict=True))))
-        found = _tuple(adarray.jvp(gradient, x, t)[1])
-    for p, m, d in zip(plus, minus, found, strict=True):
+        tangents = _tuple(adarray.jvp(gradient, x, t)[1])
+    for p, m, d in zip(plus, minus, tangents, strict=True):
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=2e-5, atol=2e-6)
 
 

@@ -29,14 +29,14 @@ def test_a_random_kernel(seed: int) -> None:
         out, tangent = adarray.jvp(f, (x, y, p), t)
         again, pullback = adarray.vjp(f, x, y, p)
         parts = [np.vdot(a, b) for a, b in zip(pullback(g), t, strict=True)]
-        found = []
+        differences = []
         for h in (1e-6, 2e-6):
             plus = f(*(a + h * b for a, b in zip((x, y, p), t, strict=True)))
             minus = f(*(a - h * b for a, b in zip((x, y, p), t, strict=True)))
-            found.append((plus - minus) / (2 * h))
+            differences.append((plus - minus) / (2 * h))
     np.testing.assert_array_equal(out, again)
     scale = sum(map(abs, parts)) + np.sum(np.abs(g * tangent)) + 1e-3
     assert abs(np.vdot(g, tangent) - sum(parts)) < 1e-12 * scale
     # Where two steps disagree, a kink lies between.
-    smooth = np.abs(found[0] - found[1]) < 1e-4 * (1 + np.abs(found[0]))
-    np.testing.assert_allclose(tangent[smooth], found[0][smooth], rtol=1e-4, atol=1e-4)
+    smooth = np.abs(differences[0] - differences[1]) < 1e-4 * (1 + np.abs(differences[0]))
+    np.testing.assert_allclose(tangent[smooth], differences[0][smooth], rtol=1e-4, atol=1e-4)

@@ -104,7 +104,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ConstantTable:
     """An array of constants."""
 
     name: str
@@ -126,7 +126,7 @@ class ThreadKernel:
         Names of both, in the order of arguments.
     shared : tuple of Shared
     body : tuple of Stmt
-    tables : tuple of Table
+    tables : tuple of ConstantTable
     """
 
     name: str
@@ -135,7 +135,7 @@ class ThreadKernel:
     order: tuple[str, ...]
     shared: tuple[Shared, ...]
     body: tuple[Stmt, ...]
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ConstantTable, ...] = ()
 
 
 def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> If:
