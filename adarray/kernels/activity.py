@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from adarray.compiler.ir.loopir import Apply, Expr, Var
 from adarray.kernels.functions import PARTIALS
-from adarray.kernels.ssa import Branch, Def, Read, SsaLoop, SsaProgram, Write
+from adarray.kernels.ssa import Branch, Def, Exchange, Read, SsaLoop, SsaProgram, Write
 from adarray.kernels.types import FLOATS
 
 _FLAT = frozenset(("floor", "ceil", "rint", "round", "trunc"))
@@ -69,6 +69,9 @@ def _varied(program: SsaProgram, inputs: set[str]) -> tuple[set[str], set[str]]:
                 isinstance(node, Read) and node.dtype in FLOATS and node.buffer in memory
             ):
                 names.add(node.name)
+            elif isinstance(node, Exchange):
+                if node.dtype in FLOATS and dependent(node.op.value, names):
+                    names.add(node.name)
             elif isinstance(node, Write):
                 if dependent(node.value, names):
                     memory.add(node.buffer)
@@ -100,6 +103,8 @@ def _useful(program: SsaProgram) -> tuple[set[str], set[str]]:
                 names |= active_names(node.value)
             elif isinstance(node, Read) and node.name in names:
                 memory.add(node.buffer)
+            elif isinstance(node, Exchange) and node.name in names:
+                names |= active_names(node.op.value)
             elif isinstance(node, Write):
                 if node.buffer in memory:
                     names |= active_names(node.value)

@@ -40,11 +40,13 @@ from adarray.kernels.needs import Needs
 from adarray.kernels.reverse import Prologue, Reverse, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.ssa import (
+    Exchange,
     Place,
     SsaLoop,
     SsaProgram,
     Wait,
 )
+from adarray.kernels.warp_adjoints import thread_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ class _Assembly:
         forward = ForwardPart(self.program, replay, hoisted, name, {}, self.arrays(loop))
         replayed = forward.statements(loop.body)
         if replay.waits:
-            replayed = [Barrier(), *replayed, Barrier()]
+            whole = any(isinstance(n, Wait) and not n.warp for n in self.program.nodes)
+            barrier = Barrier(warp=not whole)
+            replayed = [barrier, *replayed, barrier]
         return out + replayed
 
     def arrays(self, loop: SsaLoop | None) -> set[str]:
@@ -169,6 +173,8 @@ def adjoint(
         program, needs.forward, hoisted, lambda n: n, needs.taped, _forward_arrays(program, needs)
     )
     first = forward.statements(program.body)
+    if any(isinstance(n, Exchange) for n in program.nodes):
+        declared += thread_numbers()
     waits = any(isinstance(n, Wait) for n in program.nodes)
     middle: list[Stmt] = [Barrier()] if waits and first else []
     body = [*_joined(first, middle, declared, closed), *totals]

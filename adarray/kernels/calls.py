@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adarray.compiler.ir.loopir import Const, Expr, Var
 from adarray.compiler.ir.threads import Atomic, Barrier
 from adarray.errors import KernelError
-from adarray.kernels import build, functions
+from adarray.kernels import build, functions, warp_calls
 from adarray.kernels.declarations import line_of, parameters, result_type, type_of
 from adarray.kernels.preprocess import VECTORS
 from adarray.kernels.types import (
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 _NOTHING = frozenset(
     ("__threadfence", "__threadfence_block", "__threadfence_system", "assert", "__trap")
 )
-_BARRIERS = frozenset(("__syncthreads", "__syncwarp"))
+_BARRIERS = {"__syncthreads": False, "__syncwarp": True}  # whether they are of a warp
 _ATOMICS = {"atomicAdd": "add", "atomicSub": "add", "atomicMin": "minimum", "atomicMax": "maximum",
             "atomicAdd_block": "add"}  # fmt: skip
 _REFUSED = (
-    (("__shfl", "__ballot", "__any", "__all", "__reduce", "__match", "__activemask"),
-     "functions of a warp are not supported; exchange values through shared memory"),
+    (("__shfl", "__ballot", "__any", "__all", "__reduce", "__match"),
+     "this function of a warp is not supported; use the shuffles, votes and reductions with _sync"),
     (("atomicCAS", "atomicExch", "atomicInc", "atomicDec", "atomicAnd", "atomicOr", "atomicXor"),
      "this atomic function has no derivative that does not depend on the order of threads"),
     (("tex1D", "tex2D", "tex3D", "surf"), "textures are not supported; read a plain array"),
@@ -69,6 +69,7 @@ class CallReader:
     def __init__(self, lowering: SourceLowering) -> None:
         self.low = lowering
         self.depth = 0
+        self.warps = warp_calls.WarpReader(lowering)
 
     def call(self, node: Any) -> Value | None:
         """Return what a call returns."""
@@ -79,10 +80,12 @@ class CallReader:
         if name in self.low.unit.functions:
             return self._user(name, [self._argument(n) for n in nodes], node)
         if name in _BARRIERS:
-            self.low.emit(Barrier(line))
+            self.low.emit(Barrier(line, _BARRIERS[name]))
             return None
         if name in _NOTHING:
             return None
+        if name in warp_calls.NAMES:
+            return self.warps.call(name, nodes, node)
         if name not in _ATOMICS and any(name.startswith(starts) for starts, _ in _REFUSED):
             self._refuse(name, line)
         if name in _ATOMICS:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from adarray.kernels.declarations import TranslationUnit, parameters
 
@@ -117,3 +118,60 @@ def _by_reference(ast: Any, node: Any, unit: TranslationUnit) -> set[str]:
             if reference and isinstance(argument, ast.ID):
                 names.add(argument.name)
     return names
+
+
+class ConstantLoop(NamedTuple):
+    """A loop whose variable takes known values."""
+
+    name: str
+    dtype: str
+    values: tuple[int, ...]
+
+
+_MOST_VALUES = 16
+_STEPS: dict[str, Callable[[int, int], int]] = {
+    "+=": lambda a, b: a + b, "-=": lambda a, b: a - b, "*=": lambda a, b: a * b,
+    "/=": lambda a, b: int(a / b), ">>=": lambda a, b: a >> b, "<<=": lambda a, b: a << b,
+}  # fmt: skip
+_TESTS: dict[str, Callable[[int, int], bool]] = {
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b, "!=": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def constant_loop(ast: Any, s: Any, constant: Callable[[Any], int | None]) -> ConstantLoop | None:
+    """Return a short loop over known values of a variable that it declares; None for others.
+
+    Parameters
+    ----------
+    ast : module
+    s : node
+    constant : callable
+        The value of an expression that is a constant integer, or None.
+    """
+    d = s.init.decls[0] if isinstance(s.init, ast.DeclList) and len(s.init.decls) == 1 else None
+    test, step = s.cond, s.next
+    if d is None or d.init is None or not isinstance(d.type, ast.TypeDecl):
+        return None
+    words = set(getattr(d.type.type, "names", ())) - {"const", "signed"}
+    dtype = {("int",): "int32", ("unsigned",): "uint32", ("int", "unsigned"): "uint32"}.get(
+        tuple(sorted(words))
+    )
+    if isinstance(step, ast.UnaryOp) and step.op in ("++", "--", "p++", "p--"):
+        step = ast.Assignment(f"{step.op[-1]}=", step.expr, ast.Constant("int", "1"))
+    if dtype is None or not isinstance(test, ast.BinaryOp) or test.op not in _TESTS:
+        return None
+    if not isinstance(step, ast.Assignment) or step.op not in _STEPS:
+        return None
+    if any(getattr(x, "name", None) != d.name for x in (test.left, step.lvalue)):
+        return None
+    first, last, by = (constant(e) for e in (d.init, test.right, step.rvalue))
+    if first is None or last is None or by is None or (step.op == "/=" and by == 0):
+        return None
+    values: list[int] = []
+    while _TESTS[test.op](first, last):
+        if len(values) == _MOST_VALUES:
+            return None
+        values.append(first)
+        first = _STEPS[step.op](first, by)
+    return ConstantLoop(d.name, dtype, tuple(values))

@@ -32,6 +32,7 @@ from adarray.compiler.ir.threads import (
     Shared,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
     for_,
@@ -196,6 +197,10 @@ class _Checker:
                 body = (replace(s, index=here, value=value),)
             kind = "write" if isinstance(s, Store) else "atomic"
             out += self.access(s.buffer, here, kind, body)
+        elif isinstance(s, WarpOp):
+            mask = None if s.mask is None else self.expr(s.mask, out)
+            value, lane = self.expr(s.value, out), self.expr(s.lane, out)
+            out.append(replace(s, value=value, lane=lane, mask=mask))
         elif isinstance(s, Barrier):
             out.append(s)
             out.append(Assign(_ROUND, build.add(Var("int64", _ROUND), build.index(1))))

@@ -7,9 +7,21 @@ do is left out piece by piece, and the barriers in between stay for all.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
 
 from adarray.compiler.ir.loopir import Assign, Expr, For, If, Let, Local
-from adarray.compiler.ir.threads import Stmt, While, for_, has_barrier, if_, operands
+from adarray.compiler.ir.threads import (
+    REDUCTIONS,
+    Stmt,
+    WarpOp,
+    While,
+    for_,
+    has_barrier,
+    if_,
+    operands,
+)
 from adarray.kernels import build
 
 
@@ -37,6 +49,9 @@ def masked(body: Iterable[Stmt], flag: Expr) -> list[Stmt]:
         elif isinstance(s, Assign) and build.is_free(s.value):
             close()
             out.append(s)
+        elif isinstance(s, WarpOp):
+            close()
+            out.append(limited(s, flag))
         elif not has_barrier((s,)):
             group.append(s)
         else:
@@ -44,6 +59,22 @@ def masked(body: Iterable[Stmt], flag: Expr) -> list[Stmt]:
             out.append(_inside(s, flag))
     close()
     return out
+
+
+def limited(s: WarpOp, flag: Expr) -> WarpOp:
+    """Return an operation of a warp to which threads without `flag` add nothing."""
+    if s.kind not in REDUCTIONS:
+        return s
+    return replace(s, value=build.where(flag, s.value, neutral(s)))
+
+
+def neutral(s: WarpOp) -> Expr:
+    """Return the value that changes nothing in a reduction of a warp."""
+    value = REDUCTIONS[s.kind]
+    if value is None:
+        limits = np.iinfo(s.value.dtype)
+        value = int(limits.max if s.kind == "minimum" else limits.min)
+    return build.const(value, s.value.dtype)
 
 
 def _inside(s: Stmt, flag: Expr) -> Stmt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from adarray.compiler.ir.loopir import Assign, Expr, Let, Load, Local, Store, Var
 from adarray.compiler.ir.threads import (
@@ -10,6 +11,7 @@ from adarray.compiler.ir.threads import (
     Barrier,
     Push,
     Stmt,
+    WarpOp,
     While,
     for_,
     if_,
@@ -18,7 +20,18 @@ from adarray.compiler.ir.threads import (
 )
 from adarray.kernels import build
 from adarray.kernels.needs import Slice
-from adarray.kernels.ssa import Branch, Def, Node, Place, Read, SsaLoop, SsaProgram, Wait, Write
+from adarray.kernels.ssa import (
+    Branch,
+    Def,
+    Exchange,
+    Node,
+    Place,
+    Read,
+    SsaLoop,
+    SsaProgram,
+    Wait,
+    Write,
+)
 
 
 class ForwardPart:
@@ -88,9 +101,12 @@ class ForwardPart:
             elif isinstance(n, Write):
                 if self.part.has(n):
                     self._write(n, out, base, depth)
+            elif isinstance(n, Exchange):
+                if n.name in names:
+                    self._exchange(n, out, base, depth)
             elif isinstance(n, Wait):
                 if self.part.waits:
-                    out.append(Barrier())
+                    out.append(Barrier(warp=n.warp))
             elif isinstance(n, Place):
                 if n.name in self.arrays:
                     base.append(Local(n.name, n.dtype, build.index(n.size)))
@@ -98,6 +114,20 @@ class ForwardPart:
                 self._branch(n, out, base, depth)
             else:
                 self._loop(n, out, base, depth)
+
+    def _exchange(self, n: Exchange, out: list[Stmt], base: list[Stmt], depth: int) -> None:
+        hoisted = depth and n.name in self.hoisted
+        shown = self.name(n.name)
+        op = self.warp_op(n.op, f"{shown}__here" if hoisted else shown)
+        out.append(op)
+        if hoisted:
+            base.append(Local(shown, n.dtype))
+            out.append(Assign(shown, Var(n.dtype, op.name)))
+
+    def warp_op(self, op: WarpOp, name: str) -> WarpOp:
+        """Return an operation of a warp with the names of the text."""
+        mask = None if op.mask is None else self.expr(op.mask)
+        return replace(op, name=name, value=self.expr(op.value), lane=self.expr(op.lane), mask=mask)
 
     def _write(self, n: Write, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         index, value = self.expr(n.index), self.expr(n.value)

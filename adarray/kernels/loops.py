@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Local, Var
 from adarray.compiler.ir.threads import While, for_, if_
-from adarray.kernels import build
-from adarray.kernels.canonical import Counted, assigned, counted
+from adarray.kernels import build, warp_calls
+from adarray.kernels.canonical import Counted, assigned, constant_loop, counted
 from adarray.kernels.declarations import line_of, type_of
-from adarray.kernels.types import Scalar
+from adarray.kernels.types import FLOATS, Scalar
 from adarray.kernels.values import (
     Frame,
+    NumberValue,
     PointerPlace,
     ScalarPlace,
 )
@@ -34,6 +35,8 @@ class LoopReader:
 
     def read_for(self, s: Any) -> None:
         """Read a `for` loop."""
+        if self._unrolled(s):
+            return
         self.low.scopes.append({})
         breaks = self._leaves(s.stmt)
         loop = None if breaks else counted(self.ast, s)
@@ -46,6 +49,36 @@ class LoopReader:
             self._start(s.init)
         self.read_while(s, s.cond, s.next, False)
         self.low.scopes.pop()
+
+    def _unrolled(self, s: Any) -> bool:
+        """Read a short loop of constant bounds around exchanges of a warp, iteration by iteration.
+
+        Sums over a warp halve a distance from iteration to iteration. Written out, what they
+        exchange is in registers, and nothing of it goes to a tape.
+        """
+        if not warp_calls.are_in(self.ast, s.stmt, self.low.unit):
+            return False
+        loop = constant_loop(self.ast, s, self._constant)
+        if loop is None or loop.name in assigned(self.ast, s.stmt, self.low.unit):
+            return False
+        if self._leaves(s.stmt) or self.statements.jumps(s.stmt, in_loop=True):
+            return False
+        items = self.statements.items(s.stmt)
+        for number in loop.values:
+            value = build.const(number, loop.dtype)
+            self.low.scopes.append({loop.name: ScalarPlace(loop.name, loop.dtype, value)})
+            for inner in self.statements.nested(lambda: self.statements.block(items)):
+                self.low.emit(inner)
+            self.low.scopes.pop()
+        return True
+
+    def _constant(self, node: Any) -> int | None:
+        """Return the value of an expression that is a constant integer."""
+        self.low.emitter.begin()
+        value = self.low.expressions.maybe(node)
+        self.low.emitter.end()
+        e = value.expr if isinstance(value, NumberValue) else None
+        return int(e.value) if isinstance(e, Const) and e.dtype not in FLOATS else None
 
     def _start(self, init: Any) -> None:
         if isinstance(init, self.ast.DeclList):

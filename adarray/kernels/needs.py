@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from adarray.compiler.ir.loopir import Expr
-from adarray.compiler.ir.threads import variables
+from adarray.compiler.ir.threads import operands, variables
 from adarray.kernels.ssa import (
     Carried,
     Def,
+    Exchange,
     Item,
     Node,
     Phi,
@@ -242,6 +243,8 @@ def _direct(v: object, name: str) -> set[str]:
         return variables(v.value)
     if isinstance(v, Read):
         return variables(v.index)
+    if isinstance(v, Exchange):
+        return {n for e in operands(v.op) for n in variables(e)}
     if isinstance(v, Write):
         return variables(v.index) | variables(v.value)
     if isinstance(v, Phi):
@@ -300,7 +303,9 @@ def _repeatable(program: SsaProgram, writes: list[Write], loop: SsaLoop, seen: s
         if home is None or home is loop or home in loop.loops:
             continue
         v = program.values[name]
-        if isinstance(v, (Carried, Write)) or (isinstance(v, Read) and program.writes(v.buffer)):
+        if isinstance(v, (Carried, Write, Exchange)):
+            return False
+        if isinstance(v, Read) and program.writes(v.buffer):
             return False
         stack += _direct(v, name)
     return True

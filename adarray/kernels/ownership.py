@@ -14,7 +14,18 @@ from adarray.kernels import build
 from adarray.kernels.forward import ForwardPart
 from adarray.kernels.needs import Slice, _direct
 from adarray.kernels.simplify import simplified
-from adarray.kernels.ssa import Branch, Carried, Item, Node, Phi, Read, SsaLoop, SsaProgram, Write
+from adarray.kernels.ssa import (
+    Branch,
+    Carried,
+    Exchange,
+    Item,
+    Node,
+    Phi,
+    Read,
+    SsaLoop,
+    SsaProgram,
+    Write,
+)
 
 _ME = "owner__me"
 
@@ -50,7 +61,9 @@ class _Known:
             if v is None:
                 floats = {n for n, d in self.program.kernel.scalars if d.startswith("float")}
                 self.follows[name] = name not in floats
-            elif isinstance(v, Write) or (isinstance(v, Read) and v.buffer not in self.tables):
+            elif isinstance(v, (Write, Exchange)) or (
+                isinstance(v, Read) and v.buffer not in self.tables
+            ):
                 self.follows[name] = False
             else:
                 deeper = _direct(v, name)

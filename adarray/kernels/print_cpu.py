@@ -23,19 +23,23 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.threads import (
     INDICES,
+    SHUFFLES,
     Atomic,
     Barrier,
     Pop,
     Push,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
-    has_barrier,
     inside,
+    is_collective,
     reads,
 )
 from adarray.kernels import build
+from adarray.kernels.exits import neutral
+from adarray.kernels.lockstep import in_lockstep
 from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 from adarray.kernels.types import FLOATS
@@ -100,8 +104,41 @@ KERNEL_ATOMICS(int32_t, int32_t, int32)
 KERNEL_ATOMICS(uint32_t, int32_t, uint32)
 KERNEL_ATOMICS(int64_t, int64_t, int64)
 KERNEL_ATOMICS(uint64_t, int64_t, uint64)
+/* Threads whose value a shuffle gets: in their part of the warp, if they are there. */
+#define KERNEL_LANE(NAME, CHOSEN, INSIDE) \
+    static inline int64_t adarray_lane_##NAME(int64_t t, int32_t by, int32_t width, int64_t n) { \
+        const int32_t at = t & (width - 1), chosen = CHOSEN; \
+        const int64_t source = t - at + chosen; \
+        return (INSIDE) && source < n ? source : t; \
+    }
+KERNEL_LANE(idx, by & (width - 1), 1)
+KERNEL_LANE(up, at - by, chosen >= 0)
+KERNEL_LANE(down, at + by, chosen < width)
+KERNEL_LANE(xor, at ^ by, chosen < width)
+#define KERNEL_WARP(NAME, DTYPE, T, R, FIRST, COMBINED) \
+    static inline R adarray_warp_##NAME##_##DTYPE(const T *sent, int64_t t, int64_t n) { \
+        const int64_t first = t & ~INT64_C(31), many = n - first < 32 ? n - first : 32; \
+        R x = FIRST; \
+        for (int64_t i = 0; i < many; i++) { const T v = sent[first + i]; x = COMBINED; } \
+        return x; \
+    }
+#define KERNEL_WARPS(DTYPE, T) \
+    KERNEL_WARP(add, DTYPE, T, T, 0, x + v) \
+    KERNEL_WARP(minimum, DTYPE, T, T, sent[first], x < v ? x : v) \
+    KERNEL_WARP(maximum, DTYPE, T, T, sent[first], x > v ? x : v) \
+    KERNEL_WARP(and, DTYPE, T, T, -1, x & v) \
+    KERNEL_WARP(or, DTYPE, T, T, 0, x | v) \
+    KERNEL_WARP(xor_all, DTYPE, T, T, 0, x ^ v)
+KERNEL_WARPS(int32, int32_t)
+KERNEL_WARPS(uint32, uint32_t)
+KERNEL_WARP(ballot, bool, uint32_t, uint32_t, 0, x | (uint32_t)(v != 0) << i)
 #endif
 """
+_ALL = build.const(0xFFFFFFFF, "uint32")
+
+
+def _of_warp(s: Stmt) -> bool:
+    return isinstance(s, WarpOp) or (isinstance(s, Barrier) and s.warp)
 
 
 class ThreadCPrinter(ThreadPrinter):
@@ -118,11 +155,13 @@ class ThreadCPrinter(ThreadPrinter):
 
     def __init__(self, kernel: ThreadKernel, name: str, threads: bool) -> None:
         super().__init__()
+        if any(_of_warp(s) for s in all_statements(kernel.body)):
+            kernel = in_lockstep(kernel)
         self.kernel = kernel
         self.name = name
         self.threads = threads
         self.buffers = {b.name: b for b in kernel.buffers}
-        self.waits = has_barrier(kernel.body)
+        self.waits = is_collective(kernel.body)
         self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
         # Sums over all threads, added to memory once.
         self.totals = {
@@ -135,6 +174,9 @@ class ThreadCPrinter(ThreadPrinter):
         self.spilled: dict[str, Let | Local | Pop] = {}
         self.again: dict[str, Let] = {}
         self.work: list[tuple[str, str, str]] = []  # arrays of a block: type, name, size
+        self.sent = {
+            s.name: s for s in all_statements(kernel.body) if isinstance(s, WarpOp)
+        }  # what threads give to others of their warp, by the names of what these get
 
     def _only_added(self) -> dict[str, str]:
         """Return the dtypes of buffers that atomic additions alone touch, by name."""
@@ -227,7 +269,7 @@ class ThreadCPrinter(ThreadPrinter):
             t = STORED[s.dtype]
             size = f"{s.size} * sizeof({t})" if s.size is not None else "call->dynamic + 64"
             self.work.append((t, s.name, size))
-        if self.spilled or self.taped:
+        if self.spilled or self.taped or self.sent:
             self.line("const int64_t threads_ = (int64_t)blockDim_x * blockDim_y * blockDim_z;")
         for name, d in self.spilled.items():
             dtype = d.value.dtype if isinstance(d, Let) else d.dtype
@@ -239,6 +281,9 @@ class ThreadCPrinter(ThreadPrinter):
             else:
                 self.text.names[name] = f"{name}__all[t_]"
             self.work.append((t, f"{name}__all", f"{many}threads_ * sizeof({t})"))
+        for name, op in self.sent.items():
+            t = "uint32_t" if op.kind == "ballot" else STORED[op.dtype]
+            self.work.append((t, f"{name}__sent", f"threads_ * sizeof({t})"))
         for t, name, size in self.work:
             self.line(f"{t} *restrict const {name} = malloc({size});")
         if self.taped:
@@ -267,6 +312,10 @@ class ThreadCPrinter(ThreadPrinter):
             for t in (s,) if place < 0 else all_statements((s,)):
                 if isinstance(t, (Let, Local, Pop)):
                     declared[t.name] = t
+                if isinstance(t, WarpOp):
+                    declared[t.name] = Local(t.name, t.dtype)
+                    places.setdefault(t.name, set()).add(place)
+                    t = Let("", t.lane)
                 if isinstance(t, Atomic) and t.result is not None:
                     dtype = t.value.dtype
                     declared[t.result] = Local(t.result, dtype)
@@ -290,7 +339,14 @@ class ThreadCPrinter(ThreadPrinter):
             nonlocal count
             count += 1
             for s in body:
-                if not has_barrier((s,)):
+                if not is_collective((s,)):
+                    note(s, count)
+                    continue
+                if isinstance(s, WarpOp):
+                    note(Let("", s.value), count)
+                    if s.mask is not None:
+                        note(Let("", s.mask), count)
+                    count += 1
                     note(s, count)
                     continue
                 count += 1
@@ -319,8 +375,12 @@ class ThreadCPrinter(ThreadPrinter):
         """Print statements of a whole block of threads."""
         group: list[Stmt] = []
         for s in body:
-            if not has_barrier((s,)):
+            if not is_collective((s,)):
                 group.append(s)
+                continue
+            if isinstance(s, WarpOp):
+                self.loop(tuple(group), s)
+                group = [s]
                 continue
             if group:
                 self.loop(tuple(group))
@@ -339,7 +399,7 @@ class ThreadCPrinter(ThreadPrinter):
             self.depth -= 1
             self.line("}")
         elif isinstance(s, While):
-            self.line(f"while ({self._first(Var('bool', s.condition))}) {{")
+            self._while(s)
             self.depth += 1
             self.region(s.body)
             self.depth -= 1
@@ -355,6 +415,17 @@ class ThreadCPrinter(ThreadPrinter):
                 self.region(s.orelse)
                 self.depth -= 1
                 self.line("}")
+
+    def _while(self, s: While) -> None:
+        """Print the head of a loop that all threads run together."""
+        if not s.any_thread:
+            self.line(f"while ({self._first(Var('bool', s.condition))}) {{")
+            return
+        self.line("for (;;) {")
+        self.line("    int64_t any_ = 0;")
+        goes_on = self.text.names[s.condition]
+        self.line(f"    for (int64_t t_ = 0; t_ < threads_; t_++) any_ |= {goes_on};")
+        self.line("    if (!any_) break;")
 
     def _first(self, e: Expr) -> str:
         """Return the text of what is alike for all threads, as the first one has it."""
@@ -380,12 +451,12 @@ class ThreadCPrinter(ThreadPrinter):
                 stack += [e.name for e in reads(self.again[name]) if isinstance(e, Var)]
         return names
 
-    def loop(self, body: tuple[Stmt, ...]) -> None:
-        """Print the loop over the threads of a block."""
+    def loop(self, body: tuple[Stmt, ...], sends: WarpOp | None = None) -> None:
+        """Print the loop over the threads of a block, which end with what they send to others."""
         own = tuple(s for s in body if not (isinstance(s, Let) and s.name in self.again))
-        if not own:
+        if not own and sends is None:
             return
-        needed = self._needed(*own)
+        needed = self._needed(*own, *([sends] if sends is not None else []))
         for axis in "zyx":
             self.line(
                 f"for (int32_t t{axis}_ = 0; t{axis}_ < (int32_t)blockDim_{axis}; t{axis}_++) {{"
@@ -393,17 +464,37 @@ class ThreadCPrinter(ThreadPrinter):
             self.depth += 1
         for axis in "xyz":
             self.line(f"const uint32_t threadIdx_{axis} = t{axis}_;")
-        if self.spilled or (self.taped and self.waits):
+        if self.spilled or self.sent or (self.taped and self.waits):
             self.line("const int64_t t_ = ((int64_t)tz_ * blockDim_y + ty_) * blockDim_x + tx_;")
         for name, d in self.again.items():
             if name in needed:
                 self.line(f"const {CTYPES[d.value.dtype]} {name} = {self.text(d.value)};")
         self.block(own)
+        if sends is not None:
+            self._send(sends)
         for _ in "xyz":
             self.depth -= 1
             self.line("}")
 
-    def barrier(self) -> None:
+    def _send(self, s: WarpOp) -> None:
+        """Print what a thread gives to others of its warp."""
+        value = self.text(s.value)
+        if s.kind not in SHUFFLES and s.mask is not None and s.mask != _ALL:
+            takes_part = f"{self.text(s.mask, 12)} >> (t_ & 31) & 1"
+            value = f"{takes_part} ? {value} : {self.text(neutral(s))}"
+        self.line(f"{s.name}__sent[t_] = {value};")
+
+    def warp_op(self, s: WarpOp) -> None:
+        """Print what a thread gets from others of its warp."""
+        sent = f"{s.name}__sent"
+        if s.kind in SHUFFLES:
+            lane = self.text(s.lane)
+            text = f"{sent}[adarray_lane_{s.kind}(t_, {lane}, {s.width}, threads_)]"
+        else:
+            text = f"adarray_warp_{s.kind}_{s.value.dtype}({sent}, t_, threads_)"
+        self.let(s.name, s.dtype, text)
+
+    def barrier(self, s: Barrier) -> None:
         """Barriers are where loops over threads end."""
 
     # -- atomics and the tape ------------------------------------------------------------------

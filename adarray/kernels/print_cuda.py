@@ -10,12 +10,15 @@ from __future__ import annotations
 from adarray.compiler.ir.loopir import Expr
 from adarray.compiler.ir.threads import (
     BLOCK,
+    SHUFFLES,
     SIZES,
     THREAD,
     Atomic,
+    Barrier,
     Pop,
     Push,
     ThreadKernel,
+    WarpOp,
     all_statements,
 )
 from adarray.errors import KernelError
@@ -59,6 +62,11 @@ _THREAD = "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
 USUAL_SHARED = 48 << 10  # bytes that a kernel's own shared memory may have
 _SIZE = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4,
          "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1}  # fmt: skip
+_WARP = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync",
+         "xor": "__shfl_xor_sync", "ballot": "__ballot_sync", "add": "__reduce_add_sync",
+         "minimum": "__reduce_min_sync", "maximum": "__reduce_max_sync",
+         "and": "__reduce_and_sync", "or": "__reduce_or_sync",
+         "xor_all": "__reduce_xor_sync"}  # fmt: skip
 _ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
 
 
@@ -167,9 +175,17 @@ class ThreadCudaPrinter(ThreadPrinter):
             self.line("    __syncthreads();")
             self.line("}")
 
-    def barrier(self) -> None:
+    def barrier(self, s: Barrier) -> None:
         """Print a barrier."""
-        self.line("__syncthreads();")
+        self.line("__syncwarp();" if s.warp else "__syncthreads();")
+
+    def warp_op(self, s: WarpOp) -> None:
+        """Print an operation of a warp."""
+        mask = "__activemask()" if s.mask is None else self.text(s.mask)
+        args = [mask, self.text(s.value)]
+        if s.kind in SHUFFLES:
+            args += [self.text(s.lane), *([str(s.width)] if s.width != 32 else [])]
+        self.let(s.name, s.dtype, f"{_WARP[s.kind]}({', '.join(args)})")
 
     def atomic(self, s: Atomic) -> None:
         """Print an atomic operation."""

@@ -11,6 +11,7 @@ from adarray.compiler.ir.threads import (
     Push,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
 )
 from adarray.kernels.texts import CTYPES, STORED, Texts, number
@@ -68,7 +69,9 @@ class ThreadPrinter:
         elif isinstance(s, While):
             self.nested(f"while ({self.text.names.get(s.condition, s.condition)})", s.body)
         elif isinstance(s, Barrier):
-            self.barrier()
+            self.barrier(s)
+        elif isinstance(s, WarpOp):
+            self.warp_op(s)
         elif isinstance(s, Push):
             self.push(s.value)
         elif isinstance(s, Pop):
@@ -116,8 +119,12 @@ class ThreadPrinter:
             return f"{place} + {value}"
         return f"{place} {'<' if s.combine == 'minimum' else '>'} {value} ? {place} : {value}"
 
-    def barrier(self) -> None:
+    def barrier(self, s: Barrier) -> None:
         """Print a barrier."""
+        raise NotImplementedError
+
+    def warp_op(self, s: WarpOp) -> None:
+        """Print an operation of a warp."""
         raise NotImplementedError
 
     def atomic(self, s: Atomic) -> None:

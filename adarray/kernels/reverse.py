@@ -6,6 +6,7 @@ plain addition where only one thread can. A barrier is its own adjoint.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from adarray.compiler.ir.loopir import (
@@ -35,6 +36,7 @@ from adarray.kernels.needs import Needs
 from adarray.kernels.ssa import (
     Branch,
     Def,
+    Exchange,
     Node,
     Place,
     Read,
@@ -43,6 +45,7 @@ from adarray.kernels.ssa import (
     Wait,
     Write,
 )
+from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 
 
 def shadow(name: str) -> str:
@@ -78,6 +81,7 @@ class Reverse:
                 self.calls.setdefault(n.value, []).append(n)
         self.buffers = {b.name for b in program.kernel.buffers}
         self.shared = {s.name for s in program.kernel.shared}
+        self.same = SameForWarp(program)
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -208,13 +212,25 @@ class Reverse:
         elif isinstance(n, Write):
             if n.buffer in self.active.memory:
                 self._write(n, out)
+        elif isinstance(n, Exchange):
+            if n.name in self.live and n.name in self.active.values:
+                self._exchange(n, out)
         elif isinstance(n, Wait):
-            out.append(Barrier())
+            out.append(Barrier(warp=n.warp))
         elif isinstance(n, Branch):
             self._branch(n, out)
         elif isinstance(n, SsaLoop):
             self._loop(n, out)
         return out
+
+    def _exchange(self, n: Exchange, out: list[Any]) -> None:
+        mask = None if n.op.mask is None else self.read(n.op.mask)
+        op = replace(n.op, lane=self.read(n.op.lane), mask=mask)
+        self.count += 1
+        adjoint = WarpAdjoint(op, Var(n.dtype, shadow(n.name)), f"warp__{self.count}")
+        g = adjoint.derivative(self.same.expr(n.op.lane))
+        out += adjoint.out
+        self.push(n.op.value, self.named(g, out), out)
 
     def _into(self, buffer: str, index: Expr, value: Expr, out: list[Any]) -> None:
         """Add to an element of a shadow."""
@@ -327,7 +343,7 @@ class Reverse:
 
 def _defined(n: Node) -> set[str]:
     """Return the values that a node defines in its block."""
-    if isinstance(n, (Def, Read)):
+    if isinstance(n, (Def, Read, Exchange)):
         return {n.name}
     if isinstance(n, Write):
         return {n.result} if n.result else set()

@@ -23,6 +23,7 @@ from adarray.compiler.ir.threads import (
     Push,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
     for_,
@@ -82,6 +83,9 @@ class _Substitution:
             return [Store(s.buffer, self.expr(s.index), self.expr(s.value))]
         if isinstance(s, Atomic):
             return [replace(s, index=self.expr(s.index), value=self.expr(s.value))]
+        if isinstance(s, WarpOp):
+            mask = None if s.mask is None else self.expr(s.mask)
+            return [replace(s, value=self.expr(s.value), lane=self.expr(s.lane), mask=mask)]
         if isinstance(s, Push):
             return [Push(self.expr(s.value))]
         if isinstance(s, For):
@@ -192,7 +196,7 @@ def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     def keep(part: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         for s in part:
-            if isinstance(s, (Let, Local, Assign)) and not read[s.name]:
+            if isinstance(s, (Let, Local, Assign, WarpOp)) and not read[s.name]:
                 array = isinstance(s, Local) and s.size is not None
                 if not array or not any(
                     isinstance(t, (Store, Atomic)) and t.buffer == s.name

@@ -6,8 +6,9 @@ their own. Where branches meet, a `Phi` chooses; a loop has `Carried` values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from adarray.compiler.ir import threads
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
@@ -27,6 +28,7 @@ from adarray.compiler.ir.threads import (
     Comment,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
     variables,
@@ -93,8 +95,27 @@ class Write(Item):
 
 
 @dataclass(eq=False, slots=True)
+class Exchange(Item):
+    """A value: what the threads of a warp exchange or combine; see `WarpOp`."""
+
+    op: WarpOp = field(default_factory=lambda: WarpOp("", "idx", build.index(0), build.index(0)))
+
+    @property
+    def name(self) -> str:
+        """Name of the value."""
+        return self.op.name
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the value."""
+        return self.op.dtype
+
+
+@dataclass(eq=False, slots=True)
 class Wait(Item):
-    """A barrier."""
+    """A barrier; with `warp`, of a warp."""
+
+    warp: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -153,9 +174,9 @@ class SsaLoop(Item):
     number: int = 0
 
 
-Node = Def | Read | Write | Wait | Place | Branch | SsaLoop
+Node = Def | Read | Exchange | Write | Wait | Place | Branch | SsaLoop
 # What a name stands for.
-Meaning = Def | Read | Write | Phi | Carried | SsaLoop
+Meaning = Def | Read | Exchange | Write | Phi | Carried | SsaLoop
 
 
 @dataclass(eq=False, slots=True)
@@ -303,8 +324,10 @@ class _Maker:
             self._if(s)
         elif isinstance(s, (For, While)):
             self._loop(s)
+        elif isinstance(s, WarpOp):
+            self._exchange(s)
         elif isinstance(s, Barrier):
-            self.add(Wait())
+            self.add(Wait(warp=s.warp))
             self.forget(self.written)
         elif not isinstance(s, Comment):
             raise KernelError("derivatives of a kernel that has a tape are not of reverse mode")
@@ -318,6 +341,15 @@ class _Maker:
             self.env[s.result] = Var(s.value.dtype, node.result)
         self.add(node)
         self.forget({s.buffer})
+
+    def _exchange(self, s: WarpOp) -> None:
+        value, lane = self.expr(s.value), self.expr(s.lane)
+        mask = None if s.mask is None else self.expr(s.mask)
+        op = replace(s, name=self.fresh(s.name), value=value, lane=lane, mask=mask)
+        node = Exchange(op=op)
+        self.values[op.name] = node
+        self.env[s.name] = Var(op.dtype, op.name)
+        self.add(node)
 
     def _part(self, body: tuple[Stmt, ...]) -> tuple[list[Node], dict[str, Expr]]:
         before, reads = dict(self.env), dict(self.reads)
@@ -417,6 +449,8 @@ def operands(node: Node) -> set[str]:
         return variables(node.value)
     if isinstance(node, Read):
         return variables(node.index)
+    if isinstance(node, Exchange):
+        return {n for e in threads.operands(node.op) for n in variables(e)}
     if isinstance(node, Write):
         return variables(node.index) | variables(node.value)
     if isinstance(node, Branch):

@@ -81,7 +81,7 @@ class StatementReader:
         """Read statements in order."""
         for k, s in enumerate(items):
             rest = items[k + 1 :]
-            jumps = self._jumps(s)
+            jumps = self.jumps(s)
             if jumps and rest and isinstance(s, self.ast.If) and self._splits(s, rest):
                 return
             self.statement(s)
@@ -110,7 +110,7 @@ class StatementReader:
         ends = isinstance(
             items[-1] if items else None, (self.ast.Return, self.ast.Break, self.ast.Continue)
         )
-        if not ends or any(map(self._jumps, items[:-1])) or (s.iffalse and self._jumps(s.iffalse)):
+        if not ends or any(map(self.jumps, items[:-1])) or (s.iffalse and self.jumps(s.iffalse)):
             return False
         condition = self.low.expressions.condition(s.cond)
         then = self.nested(lambda: self.block(items))
@@ -128,7 +128,7 @@ class StatementReader:
             self.low.emit(if_(condition, then, orelse))
         return True
 
-    def _jumps(self, node: Any, in_loop: bool = False, in_switch: bool = False) -> bool:
+    def jumps(self, node: Any, in_loop: bool = False, in_switch: bool = False) -> bool:
         """Whether a statement may leave the block that it is in."""
         a = self.ast
         if isinstance(node, a.Return):
@@ -142,7 +142,7 @@ class StatementReader:
         if isinstance(node, a.Switch):
             in_switch = True
         parts = (c for _, c in node.children()) if node is not None else ()
-        return any(self._jumps(c, in_loop, in_switch) for c in parts)
+        return any(self.jumps(c, in_loop, in_switch) for c in parts)
 
     # -- statements ----------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import Apply, Expr, Var, walk
+from adarray.compiler.ir.threads import operands
 from adarray.kernels.ssa import (
     Branch,
     Carried,
     Def,
+    Exchange,
     Node,
     Phi,
     Read,
@@ -47,6 +49,9 @@ def uses(program: SsaProgram) -> Counter[str]:
             count(n.value)
         elif isinstance(n, Read):
             count(n.index)
+        elif isinstance(n, Exchange):
+            for e in operands(n.op):
+                count(e)
         elif isinstance(n, Write):
             count(n.index)
             count(n.value)
@@ -105,7 +110,7 @@ def quiet(loop: SsaLoop, memory: set[str]) -> bool:
     stack: list[Node] = [loop]
     while stack:
         n = stack.pop()
-        if isinstance(n, Wait) or (isinstance(n, Write) and n.buffer in memory):
+        if isinstance(n, (Wait, Exchange)) or (isinstance(n, Write) and n.buffer in memory):
             return False
         for part in inner(n):
             stack += part

@@ -24,6 +24,7 @@ from adarray.compiler.ir.threads import (
     Shared,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
     for_,
@@ -81,7 +82,9 @@ class TangentTransform:
             self.names.add(s.name)
         elif isinstance(s, (Store, Atomic)) and self.depends(s.value):
             self.names.add(s.buffer)
-        elif isinstance(s, Pop) and s.dtype in FLOATS:
+        elif (isinstance(s, Pop) and s.dtype in FLOATS) or (
+            isinstance(s, WarpOp) and s.dtype in FLOATS and self.depends(s.value)
+        ):
             self.names.add(s.name)
         if isinstance(s, Atomic) and s.result is not None and s.buffer in self.names:
             self.names.add(s.result)
@@ -161,6 +164,11 @@ class TangentTransform:
             out.append(Store(s.buffer, s.index, value))
         elif isinstance(s, Atomic):
             self._atomic(s, out)
+        elif isinstance(s, WarpOp):
+            value, d = self.expr(s.value, out)
+            if s.name in self.names:
+                out.append(replace(s, name=tangent_name(s.name), value=d))
+            out.append(replace(s, value=value))
         elif isinstance(s, Push):
             value, d = self.expr(s.value, out)
             out.append(Push(value))

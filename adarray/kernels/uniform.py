@@ -7,8 +7,10 @@ from adarray.compiler.ir.threads import (
     THREAD,
     Atomic,
     Barrier,
+    Pop,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
     all_statements,
     has_barrier,
@@ -26,6 +28,12 @@ def check(kernel: ThreadKernel) -> None:
     """
     if not has_barrier(kernel.body):
         return
+    varying, own = differing(kernel)
+    _check_uniform(kernel.body, varying, own)
+
+
+def differing(kernel: ThreadKernel) -> tuple[set[str], set[str]]:
+    """Return variables that may differ between threads of a block, and arrays of a thread."""
     varying = set(THREAD)
     own = {
         s.name for s in all_statements(kernel.body) if isinstance(s, Local) and s.size is not None
@@ -34,36 +42,38 @@ def check(kernel: ThreadKernel) -> None:
         size = len(varying)
         _spread(kernel.body, varying, own, False)
         if len(varying) == size:
-            break
-    _check_uniform(kernel.body, varying, own)
+            return varying, own
 
 
-def _varies(e: Expr, varying: set[str], own: set[str]) -> bool:
+def varies(e: Expr, varying: set[str], own: set[str]) -> bool:
+    """Whether an expression may differ between threads of a block."""
     if isinstance(e, Var):
         return e.name in varying
     if isinstance(e, Load):
-        return e.buffer in own or _varies(e.index, varying, own)
-    return isinstance(e, Apply) and any(_varies(a, varying, own) for a in e.args)
+        return e.buffer in own or varies(e.index, varying, own)
+    return isinstance(e, Apply) and any(varies(a, varying, own) for a in e.args)
 
 
 def _spread(body: tuple[Stmt, ...], varying: set[str], own: set[str], inside: bool) -> None:
     """Note variables that differ between threads; `inside` of a branch that does, all do."""
     for s in body:
         if isinstance(s, (Let, Assign)):
-            if inside or _varies(s.value, varying, own):
+            if inside or varies(s.value, varying, own):
                 varying.add(s.name)
         elif isinstance(s, Local):
-            if s.init is not None and _varies(s.init, varying, own):
+            if s.init is not None and varies(s.init, varying, own):
                 varying.add(s.name)
+        elif isinstance(s, (WarpOp, Pop)):
+            varying.add(s.name)
         elif isinstance(s, Atomic):
             if s.result is not None:
                 varying.add(s.result)
         elif isinstance(s, If):
-            deeper = inside or _varies(s.condition, varying, own)
+            deeper = inside or varies(s.condition, varying, own)
             _spread(s.body, varying, own, deeper)
             _spread(s.orelse, varying, own, deeper)
         elif isinstance(s, For):
-            deeper = inside or _varies(s.start, varying, own) or _varies(s.stop, varying, own)
+            deeper = inside or varies(s.start, varying, own) or varies(s.stop, varying, own)
             _spread(s.body, varying, own, deeper)
         elif isinstance(s, While):
             _spread(s.body, varying, own, inside or s.condition in varying)
@@ -74,10 +84,10 @@ def _check_uniform(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> 
         differs = False
         parts: tuple[Stmt, ...]
         if isinstance(s, If):
-            differs = _varies(s.condition, varying, own)
+            differs = varies(s.condition, varying, own)
             parts = (*s.body, *s.orelse)
         elif isinstance(s, For):
-            differs = _varies(s.start, varying, own) or _varies(s.stop, varying, own)
+            differs = varies(s.start, varying, own) or varies(s.stop, varying, own)
             parts = s.body
         elif isinstance(s, While):
             differs = s.condition in varying
@@ -85,6 +95,7 @@ def _check_uniform(body: tuple[Stmt, ...], varying: set[str], own: set[str]) -> 
         else:
             continue
         if differs and has_barrier(parts):
-            line = next(t.line for t in all_statements(parts) if isinstance(t, Barrier))
+            barriers = [t for t in all_statements(parts) if isinstance(t, Barrier)]
+            line = next(t.line for t in barriers if not t.warp)
             raise KernelError("a barrier that not all threads of a block reach", line)
         _check_uniform(parts, varying, own)

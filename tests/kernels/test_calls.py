@@ -276,3 +276,21 @@ def test_threads_add_to_elements_of_others(cells: int) -> None:
 
     exact = np.bincount(at, np.arange(300) + 1, cells)
     np.testing.assert_allclose(adarray.grad(f)(np.ones(cells)), exact)
+
+
+def test_votes_count_the_threads_that_come_to_them() -> None:
+    source = """
+    __global__ void votes(const int *n, int *y) {
+        int t = threadIdx.x;
+        y[t] = 0;
+        if (t < 8) {
+            y[t] = __reduce_add_sync(0xff, n[t]) + (int)__ballot_sync(0xff, n[t] > 3);
+        } else if (t >= 16) {
+            y[t] = __reduce_max_sync(__activemask(), n[t]);
+        }
+    }
+    """
+    n = np.arange(40, dtype=np.int32)
+    y = RawKernel(source, "votes").apply(1, 40, (n, np.zeros(40, np.int32)))
+    exact = [28 + 0b11110000] * 8 + [0] * 8 + [31] * 16 + [39] * 8
+    np.testing.assert_array_equal(y, exact)

@@ -83,7 +83,18 @@ def test_arrays_of_a_thread_and_tables_have_ranges() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tree_dot", "tiled_matmul", "layernorm", "binomial", "dg_volume", "nbody", "scan"]
+    "name",
+    [
+        "tree_dot",
+        "tiled_matmul",
+        "layernorm",
+        "binomial",
+        "dg_volume",
+        "nbody",
+        "scan",
+        "warp_sum",
+        "warp_votes",
+    ],
 )
 def test_right_kernels_pass(name: str) -> None:
     case = CASES[name]

@@ -14,7 +14,11 @@ from adarray.kernels import RawKernel
 HEAD = "__global__ void k(float *x, const float *y, int n) {\n    int i = threadIdx.x;\n"
 
 SOURCES = {
-    "__shfl_down_sync: functions of a warp": "    x[i] = __shfl_down_sync(~0u, y[i], 1);\n",
+    "__match_any_sync: this function of a warp": "    x[i] = __match_any_sync(~0u, i);\n",
+    "__shfl_down: this function of a warp": "    x[i] = __shfl_down(y[i], 1);\n",
+    "__shfl_sync: the width is no constant power": "    x[i] = __shfl_sync(~0u, y[i], 0, n);\n",
+    "__shfl_xor_sync takes another number": "    x[i] = __shfl_xor_sync(~0u, y[i]);\n",
+    "__reduce_add_sync takes an int or": "    x[i] = __reduce_add_sync(~0u, y[i]);\n",
     "atomicCAS: this atomic function": "    atomicCAS(&n, 1, 2);\n",
     "atomicExch: this atomic function": "    atomicMax(&x[0], y[i]);\n",
     "printf is not supported": '    printf("%d", i);\n',

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from adarray.compiler.ir.loopir import Apply, Assign, Let, Load, Local, Param, Store, Var
-from adarray.compiler.ir.threads import Atomic, ThreadKernel, While, for_, if_
+from adarray.compiler.ir.threads import Atomic, ThreadKernel, WarpOp, While, for_, if_
 from adarray.compiler.ir.verify_loops import VerifyError
 from adarray.compiler.ir.verify_threads import verify
 from adarray.kernels import build
 
 N, ONE, X = Var("int64", "n"), build.index(1), Load("float64", "x", build.index(0))
+LANE = build.const(1, "int32")
 GOOD = (
     Let("a", X),
     Local("b", "float64", None, build.const(0, "float64")),
@@ -39,6 +40,11 @@ def test_a_right_kernel_is_returned() -> None:
         (Store("x", ONE, X), "'x' is only read"),
         (Store("y", Var("uint32", "threadIdx.x"), X), "int64 is expected, not uint32"),
         (Store("z", ONE, X), "memory is expected, not float64"),
+        (WarpOp("c", "left", X, LANE), "kind 'left' is not known"),
+        (WarpOp("c", "up", X, ONE), "int32 is expected, not int64"),
+        (WarpOp("c", "up", X, LANE, None, 5), "the width is no power of 2 up to 32"),
+        (WarpOp("c", "add", X, LANE), "float64 is not combined"),
+        (WarpOp("a", "up", X, LANE), "the name 'a' is taken"),
         (Atomic("y", ONE, "multiply", X), "combine is none of add, maximum, minimum"),
         (While("b", ()), "its condition never changes"),
         (if_(N, []), "bool is expected, not int64"),

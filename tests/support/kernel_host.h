@@ -53,14 +53,81 @@ static void host_wait(unsigned *count, unsigned *round, unsigned size)
     while (*round == now) host_yield();
 }
 static void __syncthreads(void) { host_wait(&host_count, &host_round, host_size); }
-template <class T> static T __shfl_down_sync(unsigned mask, T x, unsigned by)
+/* Threads of the warp that are there, have not left, and take part. */
+static unsigned host_members(unsigned mask)
 {
-    const unsigned t = host_now - host_fibers, w = t / 32, size = __builtin_popcount(mask);
+    const unsigned first = (host_now - host_fibers) & ~31u;
+    unsigned members = 0;
+    for (unsigned i = 0; i < 32 && first + i < host_size; i++)
+        if (!host_fibers[first + i].done) members |= mask & 1u << i;
+    return members;
+}
+static void host_warp_wait(unsigned mask)
+{
+    const unsigned w = (host_now - host_fibers) / 32;
+    host_wait(host_warp_count + w, host_warp_round + w, __builtin_popcount(host_members(mask)));
+}
+static void __syncwarp(unsigned mask = 0xffffffff) { host_warp_wait(mask); }
+/* What is exchanged with lanes that are not there has no defined value: the worst is shown. */
+template <class T> static T host_exchange(unsigned mask, T x, int lane, bool inside)
+{
+    const unsigned t = host_now - host_fibers, source = (t & ~31u) + lane;
     memcpy(host_now->slot, &x, sizeof x);
-    host_wait(host_warp_count + w, host_warp_round + w, size);
-    if (t % 32 + by < size) memcpy(&x, host_fibers[t + by].slot, sizeof x);
-    host_wait(host_warp_count + w, host_warp_round + w, size);
+    host_warp_wait(mask);
+    if (inside && source < host_size) memcpy(&x, host_fibers[source].slot, sizeof x);
+    else if (inside) memset(&x, 0xff, sizeof x);
+    host_warp_wait(mask);
     return x;
+}
+static int host_lane(void) { return (host_now - host_fibers) % 32; }
+template <class T> static T __shfl_sync(unsigned mask, T x, int by, int width = 32)
+{
+    return host_exchange(mask, x, (host_lane() & -width) + (by & (width - 1)), true);
+}
+template <class T> static T __shfl_up_sync(unsigned mask, T x, int by, int width = 32)
+{
+    return host_exchange(mask, x, host_lane() - by, (host_lane() & (width - 1)) >= by);
+}
+template <class T> static T __shfl_down_sync(unsigned mask, T x, int by, int width = 32)
+{
+    return host_exchange(mask, x, host_lane() + by, (host_lane() & (width - 1)) + by < width);
+}
+template <class T> static T __shfl_xor_sync(unsigned mask, T x, int by, int width = 32)
+{
+    const int lane = host_lane() ^ by;
+    return host_exchange(mask, x, lane, lane < (host_lane() & -width) + width);
+}
+static unsigned __activemask(void) { return 0xffffffff; }
+template <class T, class F> static T host_combine(unsigned mask, T x, F f)
+{
+    T slots[32], y = x;
+    const unsigned first = (host_now - host_fibers) & ~31u, members = host_members(mask);
+    memcpy(host_now->slot, &x, sizeof x);
+    host_warp_wait(mask);
+    bool begun = false;
+    for (unsigned i = 0; i < 32; i++) {
+        if (!(members >> i & 1)) continue;
+        memcpy(&slots[i], host_fibers[first + i].slot, sizeof x);
+        y = begun ? f(y, slots[i]) : slots[i];
+        begun = true;
+    }
+    host_warp_wait(mask);
+    return y;
+}
+#define HOST_REDUCE(NAME, COMBINED) \
+    template <class T> static T __reduce_##NAME##_sync(unsigned mask, T x) \
+    { \
+        return host_combine(mask, x, [](T a, T b) { return (T)(COMBINED); }); \
+    }
+HOST_REDUCE(add, a + b)
+HOST_REDUCE(min, a < b ? a : b)
+HOST_REDUCE(max, a > b ? a : b)
+HOST_REDUCE(and, a & b)
+HOST_REDUCE(or, a | b)
+HOST_REDUCE(xor, a ^ b)
+static unsigned __ballot_sync(unsigned mask, bool x)
+{
+    return __reduce_or_sync(mask, (unsigned)x << host_lane());
 }
 template <class T, class V> static T atomicAdd(T *p, V x) { T y = *p; *p += x; return y; }
 template <class T, class V> static T atomicMax(T *p, V x) { T y = *p; if ((T)x > y) *p = x; return y; }

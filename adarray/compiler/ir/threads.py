@@ -1,8 +1,8 @@
 """Loop IR of kernels that are written for one thread of a grid.
 
 The statements of `adarray.compiler.ir.loopir`, and those that only make sense where many threads
-run one text: `While`, `Barrier`, `Atomic`, memory of a block, and the tape of a thread. Integer
-arithmetic is C's; `Var` may name one of `INDICES`, which differ between threads and blocks.
+run one text: `While`, `Barrier`, `WarpOp`, `Atomic`, memory of a block, and the tape of a thread.
+Integer arithmetic is C's; `Var` may name one of `INDICES`, which differ between threads and blocks.
 """
 
 from __future__ import annotations
@@ -36,18 +36,64 @@ INDICES = frozenset((*THREAD, *BLOCK, *SIZES))
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Run `body` as long as the local scalar `condition` (bool) holds; it tells `line`."""
+    """Run `body` as long as the local scalar `condition` (bool) holds; it tells `line`.
+
+    With `any_thread`, all threads of a block go on as long as it holds for one of them.
+    """
 
     condition: str
     body: tuple[Stmt, ...]
     line: int = 0
+    any_thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of the block wait for each other, and see what the others wrote."""
+    """All threads of the block wait for each other, and see what the others wrote.
+
+    With `warp`, those of a warp do.
+    """
 
     line: int = 0
+    warp: bool = False
+
+
+SHUFFLES = frozenset(("idx", "up", "down", "xor"))
+# What each reduction of a warp has in the place of the values of threads that take no part.
+REDUCTIONS = {"add": 0, "minimum": None, "maximum": None, "and": -1, "or": 0, "xor_all": 0,
+              "ballot": 0}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WarpOp:
+    """Name what a thread gets from the others of its warp.
+
+    Parameters
+    ----------
+    name : str
+    kind : str
+        One of `SHUFFLES`: the `value` that another thread has, which `lane` (int32) chooses as
+        ``__shfl_sync``, ``__shfl_up_sync``, ``__shfl_down_sync`` and ``__shfl_xor_sync`` do. Or one
+        of `REDUCTIONS`: the values of all threads combined; ``"ballot"`` sets a bit for each
+        thread whose `value` (bool) is true.
+    value, lane : Expr
+    mask : Expr, optional
+        Bits (uint32) of the threads that take part; None: those that come here.
+    width : int, optional
+        Size of the parts of a warp that exchange values: a power of 2.
+    """
+
+    name: str
+    kind: str
+    value: Expr
+    lane: Expr
+    mask: Expr | None = None
+    width: int = 32
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of what is named."""
+        return "uint32" if self.kind == "ballot" else self.value.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +133,7 @@ class Comment:
     text: str
 
 
-Stmt = LoopStmt | While | Barrier | Atomic | Push | Pop | Comment
+Stmt = LoopStmt | While | Barrier | WarpOp | Atomic | Push | Pop | Comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +222,8 @@ def operands(s: Stmt) -> tuple[Expr, ...]:
         return tuple(e for e in (s.size, s.init) if e is not None)
     if isinstance(s, Store | Atomic):
         return (s.index, s.value)
+    if isinstance(s, WarpOp):
+        return (s.value, s.lane) if s.mask is None else (s.value, s.lane, s.mask)
     if isinstance(s, Fold):
         return (s.value,) if s.index is None else (s.index, s.value)
     if isinstance(s, For):
@@ -195,8 +243,13 @@ def variables(e: Expr) -> set[str]:
 
 
 def has_barrier(body: tuple[Stmt, ...]) -> bool:
-    """Whether threads wait for each other in `body`."""
-    return any(isinstance(s, Barrier) for s in all_statements(body))
+    """Whether all threads of a block wait for each other in `body`."""
+    return any(isinstance(s, Barrier) and not s.warp for s in all_statements(body))
+
+
+def is_collective(body: tuple[Stmt, ...]) -> bool:
+    """Whether threads of a block or of a warp wait for each other in `body`."""
+    return any(isinstance(s, (Barrier, WarpOp)) for s in all_statements(body))
 
 
 def loads(e: Expr) -> Iterator[Load]:

@@ -19,6 +19,8 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.threads import (
     INDICES,
+    REDUCTIONS,
+    SHUFFLES,
     Atomic,
     Barrier,
     Comment,
@@ -26,6 +28,7 @@ from adarray.compiler.ir.threads import (
     Push,
     Stmt,
     ThreadKernel,
+    WarpOp,
     While,
 )
 from adarray.compiler.ir.verify_loops import VerifyError
@@ -144,6 +147,8 @@ class _Verifier:
             self.expr(s.value, s, dtype)
         elif isinstance(s, (Store, Atomic)):
             self._write(s)
+        elif isinstance(s, WarpOp):
+            self._warp(s)
         elif isinstance(s, Push):
             self.expr(s.value, s)
         elif isinstance(s, Pop):
@@ -175,6 +180,22 @@ class _Verifier:
         self.need(s.name not in self.declared, s, f"the name {s.name!r} is taken")
         self.declared.add(s.name)
         self.memory[s.name] = s.dtype
+
+    def _warp(self, s: WarpOp) -> None:
+        self.need(s.kind in SHUFFLES or s.kind in REDUCTIONS, s, f"kind {s.kind!r} is not known")
+        self.need(s.width in (1, 2, 4, 8, 16, 32), s, "the width is no power of 2 up to 32")
+        if s.kind in SHUFFLES:
+            words = s.value.dtype in ("int32", "uint32", "int64", "uint64", "float32", "float64")
+            self.need(words, s, f"{s.value.dtype} is not exchanged")
+            self.expr(s.value, s)
+        else:
+            voted = s.value.dtype in (("bool",) if s.kind == "ballot" else ("int32", "uint32"))
+            self.need(voted, s, f"{s.value.dtype} is not combined")
+            self.expr(s.value, s)
+        self.expr(s.lane, s, "int32")
+        if s.mask is not None:
+            self.expr(s.mask, s, "uint32")
+        self.declare(s.name, s.dtype, False, s)
 
     def _write(self, s: Store | Atomic) -> None:
         self.expr(s.index, s, "int64")
