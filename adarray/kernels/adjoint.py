@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adarray.compiler.ir.loopir import (
+    Apply,
     For,
     If,
     Load,
@@ -36,12 +37,15 @@ from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
 from adarray.kernels.forward import ForwardPart, dtype_of
+from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs
 from adarray.kernels.reverse import Prologue, Reverse, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.ssa import (
+    Def,
     Exchange,
     Place,
+    Read,
     SsaLoop,
     SsaProgram,
     Wait,
@@ -65,8 +69,9 @@ class AdjointKernel:
         Buffers that the forward part writes: it gets copies of what they held before.
     taped : int
         Number of values that iterations of loops put on the tape, counted in the text.
-    atomics : int
-        Number of additions to memory of all blocks that are made as one step.
+    recomputed : tuple of str
+        Values that are read or computed again in reverse iterations: loads, functions and what
+        threads exchange.
     counting : ThreadKernel
         The forward part alone, which counts what it puts on the tape.
     """
@@ -75,7 +80,7 @@ class AdjointKernel:
     shadows: dict[str, str]
     copies: frozenset[str]
     taped: int
-    atomics: int
+    recomputed: tuple[str, ...]
     counting: ThreadKernel
 
 
@@ -161,10 +166,12 @@ def adjoint(
     declared: list[Stmt] = [
         Local(shadow(n), scalars[n], None, build.const(0, scalars[n])) for n in numbers
     ]
-    totals = [
-        Atomic(f"{n}__sum", build.index(0), "add", Var(scalars[n], shadow(n)), None, True)
+    totals: list[Stmt] = [
+        Atomic(f"{n}__sum", build.index(0), "add", Var(scalars[n], shadow(n)), same="grid")
         for n in numbers
     ]
+    declared += reverse.totals.declarations()
+    totals += reverse.totals.additions()
     assembly = _Assembly(program, needs, reverse)
     closed = assembly.closed(back)
     # What is read in the reverse sweep, or goes to the tape behind an iteration, outlives branches.
@@ -214,6 +221,18 @@ def used(body: tuple[Stmt, ...]) -> set[str]:
     return names
 
 
+def _recomputed(program: SsaProgram, needs: Needs) -> tuple[str, ...]:
+    """Return the loads and functions that reverse iterations carry out again."""
+    names = set[str]().union(*(part.names for part in needs.replays.values()))
+
+    def costs(name: str) -> bool:
+        v = program.values[name]
+        function = isinstance(v, Def) and isinstance(v.value, Apply) and v.value.name in NAMED
+        return function or isinstance(v, Read)
+
+    return tuple(sorted(filter(costs, names)))
+
+
 def _finished(
     program: SsaProgram,
     active: Activity,
@@ -245,11 +264,6 @@ def _finished(
     kernel = ThreadKernel(
         f"{k.name}_adjoint", tuple(buffers), scalars, tuple(order), tuple(shared), whole, tables
     )
-    shared_names = {s.name for s in shared}
-    atomics = sum(
-        isinstance(s, Atomic) and not s.uniform and s.buffer not in shared_names
-        for s in all_statements(whole)
-    )
     taped = sum(isinstance(s, Push) for s in all_statements(whole))
     counted = simplified(ThreadKernel(k.name, (), (), (), (), first)).body
     inner = used(counted)
@@ -260,4 +274,4 @@ def _finished(
         tuple(t for t in k.tables if t.name in inner),
     )  # fmt: skip
     shadows |= {n: f"{n}__sum" for n in numbers}
-    return AdjointKernel(kernel, shadows, copies, taped, atomics, counting)
+    return AdjointKernel(kernel, shadows, copies, taped, _recomputed(program, needs), counting)

@@ -14,7 +14,7 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import checking, facts, ownership, ssa
+from adarray.kernels import checking, facts, figures, ownership, ssa
 from adarray.kernels.adjoint import AdjointKernel, adjoint
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import compiled, engine, zeros
@@ -123,6 +123,19 @@ class Execution:
             return ownership.owned(args, probed)
 
         return self._fact(("owned", shape, sizes, blocks), find)
+
+    def figures(
+        self, launch: Launch, made: AdjointKernel, values: Values, numbers: int
+    ) -> figures.Figures:
+        """Return what a launch of an adjoint does, counted on the host."""
+        at = use("serial")._engine
+        kernel = figures.counted(made.kernel)
+        run = self._memoised(("figures", kernel, at), lambda: compiled(kernel, at))
+        args = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in values.items()}
+        args = self._with_shadows(made, args, {})
+        args[figures.COUNTS] = counts = figures.empty_counts()
+        run(launch, args)
+        return figures.figures(made.kernel, launch, counts, numbers, self.memory_limit)
 
     def tangent(self, inputs: frozenset[str]) -> TangentKernel:
         """Return the tangent by some parameters."""

@@ -8,6 +8,8 @@ thread.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
@@ -167,7 +169,7 @@ class ThreadCPrinter(ThreadPrinter):
         self.totals = {
             s.buffer: self.buffers[s.buffer].dtype
             for s in all_statements(kernel.body)
-            if isinstance(s, Atomic) and s.uniform
+            if isinstance(s, Atomic) and s.same == "grid"
         }
         # Buffers that are only added to: each thread of the processor may add into its own.
         self.own = self._only_added() if threads else {}
@@ -183,7 +185,7 @@ class ThreadCPrinter(ThreadPrinter):
         dtypes: dict[str, str] = {}
         others: set[str] = set()
         for s in all_statements(self.kernel.body):
-            if isinstance(s, Atomic) and s.buffer in self.buffers and not s.uniform:
+            if isinstance(s, Atomic) and s.buffer in self.buffers and s.same != "grid":
                 if s.combine == "add" and s.result is None:
                     dtypes[s.buffer] = self.buffers[s.buffer].dtype
                 else:
@@ -501,8 +503,12 @@ class ThreadCPrinter(ThreadPrinter):
 
     def atomic(self, s: Atomic) -> None:
         """Print an addition that other threads may make at the same time."""
-        if s.uniform:
+        if s.same == "grid":
             self.line(f"{s.buffer}__total += {self.text(s.value)};")
+            return
+        if s.same == "block":
+            # The index may be out of range for threads that have nothing to add.
+            self.nested(f"if ({self.text(s.value, 10)} != 0)", (replace(s, same=""),))
             return
         place = self.element(s.buffer, s.index)
         dtype = s.value.dtype

@@ -45,17 +45,44 @@ typedef unsigned long long uint64_t;
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
 #endif
-// The sum over the threads of a warp that there are, added as one step.
-template <typename T> __device__ __forceinline__ void adarray_total(T *place, T value) {
-    const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    const unsigned all = blockDim.x * blockDim.y * blockDim.z, first = t & ~31u;
-    const unsigned count = all - first < 32u ? all - first : 32u;
+__device__ __forceinline__ unsigned adarray_thread() {
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+// The sum of the first `count` lanes, in lane 0.
+template <typename T> __device__ __forceinline__ T adarray_lanes(T value, unsigned count) {
+    const unsigned lane = adarray_thread() & 31u;
     const unsigned mask = count == 32u ? 0xffffffffu : (1u << count) - 1u;
     for (unsigned by = 16; by > 0; by /= 2) {
         const T other = __shfl_down_sync(mask, value, by);
-        if ((t & 31u) + by < count) value += other;
+        if (lane + by < count) value += other;
     }
-    if ((t & 31u) == 0) atomicAdd(place, value);
+    return value;
+}
+// The sum over the threads of a block, all of which come here, added as one step.
+template <typename T> __device__ void adarray_block_add(T *place, T value) {
+    __shared__ T parts[32];
+    const unsigned t = adarray_thread(), all = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned first = t & ~31u, warps = (all + 31u) / 32u;
+    value = adarray_lanes(value, all - first < 32u ? all - first : 32u);
+    if (warps > 1u) {
+        if (t == first) parts[t / 32u] = value;
+        __syncthreads();
+        if (t < warps) value = adarray_lanes(parts[t], warps);
+        __syncthreads();
+    }
+    if (t == 0 && value != T(0)) atomicAdd(place, value);
+}
+// The sum over a warp whose threads come here together, added as one step.
+template <typename T> __device__ __forceinline__ void adarray_warp_add(T *place, T value) {
+    const unsigned mask = __activemask();
+    int same = 0;
+    if (mask == 0xffffffffu) __match_all_sync(mask, (unsigned long long)place, &same);
+    if (!same) {
+        atomicAdd(place, value);
+        return;
+    }
+    value = adarray_lanes(value, 32u);
+    if ((adarray_thread() & 31u) == 0) atomicAdd(place, value);
 }
 """
 _THREAD = "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
@@ -145,6 +172,10 @@ class ThreadCudaPrinter(ThreadPrinter):
     def _shared(self) -> None:
         """Print the memory of a block, set to zero where it has to be."""
         fixed = sum(_SIZE[s.dtype] * (s.size or 0) for s in self.kernel.shared)
+        # Sums over a block have a place for each of its warps.
+        added = {s.value.dtype for s in all_statements(self.kernel.body)
+                 if isinstance(s, Atomic) and s.same in ("block", "grid")}  # fmt: skip
+        fixed += sum(32 * _SIZE[d] for d in added)
         if fixed > USUAL_SHARED:
             raise KernelError(
                 f"kernel {self.kernel.name}: it takes {fixed} bytes of shared memory; a block "
@@ -190,8 +221,9 @@ class ThreadCudaPrinter(ThreadPrinter):
     def atomic(self, s: Atomic) -> None:
         """Print an atomic operation."""
         place, value = f"&{self.element(s.buffer, s.index)}", self.text(s.value)
-        if s.uniform:
-            self.line(f"adarray_total({place}, {value});")
+        if s.same:
+            name = "adarray_warp_add" if s.same == "warp" else "adarray_block_add"
+            self.line(f"{name}({place}, {value});")
             return
         dtype = s.value.dtype
         text = f"{_ATOMIC[s.combine]}({place}, {value})"

@@ -15,6 +15,7 @@ from adarray.errors import KernelError
 from adarray.kernels import declarations, lower, preprocess, print_cuda, uniform
 from adarray.kernels.adjoint import AdjointKernel
 from adarray.kernels.execution import Execution, check_overlap
+from adarray.kernels.figures import sites
 from adarray.kernels.geometry import Launch, triple
 from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
@@ -209,13 +210,16 @@ class RawKernel:
             )
         return inputs
 
-    def _adjoint(self, grid: Any, block: Any, args: Any, by: Any, shared: int) -> AdjointKernel:
-        """Return the adjoint for a launch on a GPU."""
+    def _adjoint(
+        self, grid: Any, block: Any, args: Any, by: Any, shared: int
+    ) -> tuple[AdjointKernel, Launch, dict[str, Any]]:
+        """Return the adjoint for a launch on a GPU, and the launch with its arguments."""
         inputs = self._inputs_of(by)
         operands, launch = self._bound(grid, block, args, shared)
         values = dict(zip(self._operation.operands, map(bare, operands), strict=True))
-        plain = self._execution.owned(launch, self._execution.checked(values), False)
-        return self._execution.of_facts(launch, inputs, plain)
+        values = self._execution.checked(values | dict(launch.integers))
+        plain = self._execution.owned(launch, values, False)
+        return self._execution.of_facts(launch, inputs, plain), launch, values
 
     def adjoint_source(
         self,
@@ -235,7 +239,7 @@ class RawKernel:
         by : sequence of str, optional
             Parameters that are differentiated by; all arrays and numbers by default.
         """
-        adjoint = self._adjoint(grid, block, args, by, shared_mem)
+        adjoint, _, _ = self._adjoint(grid, block, args, by, shared_mem)
         return print_cuda.ThreadCudaPrinter(adjoint.kernel, adjoint.kernel.name).source()
 
     def explain(
@@ -252,16 +256,27 @@ class RawKernel:
         Returns
         -------
         dict
-            ``"taped"``: values that loops put on the tape in each iteration, counted in the text;
-            ``"atomics"``: additions to global memory that are made as one step, likewise;
+            ``"taped"``: values that iterations put on the tape, counted in the text;
+            ``"tape_bytes"``: the size of the tapes of a launch on a GPU;
+            ``"atomics"``: additions to global memory that each thread makes as one step, counted
+            in the text; ``"warp_sums"`` and ``"block_sums"``: those that a warp or a block makes
+            for its threads; ``"atomics_run"``: how many atomic operations the launch takes;
+            ``"recomputed"``: loads and functions that reverse iterations carry out again;
             ``"copies"``: arrays that the adjoint copies before it starts.
+
+        Notes
+        -----
+        The figures of a launch are counted: the adjoint runs on the host, for a result of zeros.
         """
-        adjoint = self._adjoint(grid, block, args, by, shared_mem)
+        adjoint, launch, values = self._adjoint(grid, block, args, by, shared_mem)
+        numbers = sum(n not in self._execution.buffers for n in adjoint.shadows)
+        run = self._execution.figures(launch, adjoint, values, numbers)
+        text = sites(adjoint.kernel)
         return {
-            "taped": adjoint.taped,
-            "atomics": adjoint.atomics,
-            "copies": sorted(adjoint.copies),
-        }
+            "taped": adjoint.taped, "tape_bytes": run.tape_bytes, "atomics": text.threads,
+            "warp_sums": text.warps, "block_sums": text.blocks, "atomics_run": run.atomics,
+            "recomputed": list(adjoint.recomputed), "copies": sorted(adjoint.copies),
+        }  # fmt: skip
 
 
 def defined(options: Sequence[str]) -> dict[str, str]:

@@ -45,6 +45,7 @@ from adarray.kernels.ssa import (
     Wait,
     Write,
 )
+from adarray.kernels.totals import BlockTotals
 from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 
 
@@ -82,6 +83,7 @@ class Reverse:
         self.buffers = {b.name for b in program.kernel.buffers}
         self.shared = {s.name for s in program.kernel.shared}
         self.same = SameForWarp(program)
+        self.totals = BlockTotals(program)
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class Reverse:
                 self.push(n.value, b, out, Var(n.value.dtype, n.name))
         elif isinstance(n, Read):
             if n.name in self.live and n.buffer in self.active.memory:
-                self._into(n.buffer, self.read(n.index), Var(n.dtype, shadow(n.name)), out)
+                self._into(n.buffer, n.index, Var(n.dtype, shadow(n.name)), out)
         elif isinstance(n, Write):
             if n.buffer in self.active.memory:
                 self._write(n, out)
@@ -232,12 +234,18 @@ class Reverse:
         out += adjoint.out
         self.push(n.op.value, self.named(g, out), out)
 
-    def _into(self, buffer: str, index: Expr, value: Expr, out: list[Any]) -> None:
-        """Add to an element of a shadow."""
+    def _into(self, buffer: str, place: Expr, value: Expr, out: list[Any]) -> None:
+        """Add to the element of a shadow at an index of the kernel."""
+        total = self.totals.of(buffer, place, value.dtype) if buffer not in self.plain else None
+        if total is not None:
+            out.append(Assign(total.name, build.add(total, value)))
+            return
+        index = self.read(place)
         b = shadow(buffer)
         several = buffer in self.buffers or buffer in self.shared
         if several and buffer not in self.plain:
-            out.append(Atomic(b, index, "add", value))
+            same = "warp" if self.same.expr(place) else ""
+            out.append(Atomic(b, index, "add", value, same=same))
         else:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
 

@@ -207,8 +207,8 @@ class TangentTransform:
                     f"the result of an atomic operation on {s.buffer!r} is used, and depends on "
                     "the order of threads; it has no derivative"
                 )
-            out.append(Atomic(tangent_name(s.buffer), s.index, s.combine, d, None, s.uniform))
-        out.append(Atomic(s.buffer, s.index, s.combine, value, s.result, s.uniform))
+            out.append(replace(s, buffer=tangent_name(s.buffer), value=d, result=None))
+        out.append(replace(s, value=value))
 
 
 def tangent(kernel: ThreadKernel, inputs: frozenset[str]) -> TangentKernel:

@@ -245,10 +245,25 @@ def test_figures_of_adjoints() -> None:
         kernel = RawKernel(case.text("float32"), name)
         args = case.args(np.random.default_rng(0), np.float32)
         figures[name] = kernel.explain(case.grid, case.block, args)
-    assert figures["lattice_boltzmann"] == {"taped": 0, "atomics": 0, "copies": []}
+    lattice = figures["lattice_boltzmann"]
+    assert [lattice[k] for k in ("taped", "tape_bytes", "atomics", "copies")] == [0, 0, 0, []]
     assert figures["tiled_matmul"]["taped"] == 0
+    assert {"As_v", "Bs_v"} <= set(figures["tiled_matmul"]["recomputed"])
     assert figures["saxpy"]["atomics"] == 0
-    assert figures["product"]["taped"] == 1
+    assert figures["saxpy"]["atomics_run"] == 3  # the derivative by a number, once for each block
+    assert figures["product"] | {"copies": None} == {
+        "taped": 1, "tape_bytes": 8 * 4, "atomics": 0, "warp_sums": 0, "block_sums": 0,
+        "atomics_run": 0, "recomputed": ["x_v"], "copies": None,
+    }  # fmt: skip
+
+
+def test_what_a_block_shares_is_added_once() -> None:
+    case = CASES["affine_rows"]
+    kernel = RawKernel(case.text("float64"), case.name)
+    # The last block has threads without an element.
+    figures = kernel.explain(case.grid, case.block, case.args(np.random.default_rng(0), float))
+    assert [figures[k] for k in ("atomics", "warp_sums", "block_sums")] == [0, 1, 2]
+    assert figures["atomics_run"] == 4 * 2 + -(-150 * 3 // 32)
 
 
 def test_the_adjoint_can_be_read(square: RawKernel) -> None:

@@ -79,7 +79,9 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
     for name, case in CASES.items():
         kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
         args = case.args(np.random.default_rng(0), np.float32)
-        adjoint = kernel._adjoint(case.grid, case.block, args, None, case.shared_bytes("float32"))
+        adjoint, _, _ = kernel._adjoint(
+            case.grid, case.block, args, None, case.shared_bytes("float32")
+        )
         inputs = frozenset(kernel._execution.buffers) & set(adjoint.shadows)
         second = kernel._execution.adjoint_tangent(adjoint, inputs & set(adjoint.kernel.order))
         texts = [(k, False) for k in (kernel.kernel, adjoint.kernel, second.kernel)]

@@ -97,6 +97,8 @@ template <class T> static T __shfl_xor_sync(unsigned mask, T x, int by, int widt
     const int lane = host_lane() ^ by;
     return host_exchange(mask, x, lane, lane < (host_lane() & -width) + width);
 }
+/* No threads are known to come together: they add one by one. */
+static unsigned __match_all_sync(unsigned, unsigned long long, int *same) { *same = 0; return 0; }
 static unsigned __activemask(void) { return 0xffffffff; }
 template <class T, class F> static T host_combine(unsigned mask, T x, F f)
 {

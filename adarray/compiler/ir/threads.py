@@ -100,7 +100,9 @@ class WarpOp:
 class Atomic:
     """Combine `value` into an element, whatever other threads do; `result` names its old value.
 
-    `uniform` says that all threads name the same element.
+    `same` says who names the same element, for sums that no thread reads: ``"grid"``, all threads;
+    ``"block"``, all threads of a block, which all come here; ``"warp"``, those of a warp that come
+    here together. Of the first two, nothing happens where what is added is 0.
     """
 
     buffer: str
@@ -108,7 +110,7 @@ class Atomic:
     combine: str
     value: Expr
     result: str | None = None
-    uniform: bool = False
+    same: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,3 +263,23 @@ __global__ void ising(const REAL *spins, const REAL *coupling, REAL *energy, REA
                   t(0.3), 5],
     (0, 1, 3),
 )  # fmt: skip
+
+CASES.add(
+    "affine_rows",
+    r"""
+// elements that a block shares, and that a warp shares in a loop
+__global__ void affine_rows(const REAL *x, const REAL *scale, const REAL *w, REAL *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        REAL sum = 0;
+        for (int k = 0; k < 3; k++) sum += w[k] * scale[blockIdx.x / 2] * x[i * 3 + k];
+        y[i] = sum * sum + scale[0];
+    }
+}
+""",
+    4, 48,
+    lambda r, t: [r.normal(size=(150, 3)).astype(t), r.normal(size=2).astype(t),
+                  r.normal(size=3).astype(t), np.zeros(150, t), 150],
+    (0, 1, 2),
+    lambda x, scale, w, y, n: (np.repeat(scale, [96, 54]) * (x @ w)) ** 2 + scale[0],
+)  # fmt: skip
