@@ -11,7 +11,7 @@ import numpy as np
 
 from adarray.backend import use
 from adarray.compiler.ir.threads import ThreadKernel
-from adarray.device import is_device
+from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import checking, facts, figures, ownership, ssa
@@ -335,7 +335,9 @@ def check_overlap(name: str, arrays: Iterable[tuple[str, Any]], written: Iterabl
     KernelError
         If there are such.
     """
-    known = [(n, x) for n, x in arrays if isinstance(x, np.ndarray)]
+    # Arrays of a device's library become ours, which NumPy's functions take.
+    placed = ((n, adopt(x) if type(x) in KINDS else x) for n, x in arrays)
+    known = [(n, x) for n, x in placed if isinstance(x, np.ndarray)]
     wrote = set(written)
     for i, (a, x) in enumerate(known):
         for b, y in known[i + 1 :]:

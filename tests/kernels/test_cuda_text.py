@@ -14,6 +14,7 @@ import pytest
 from cuda_kernels import CASES, Case
 
 import adarray
+from adarray.errors import KernelError
 from adarray.kernels import RawKernel, print_cuda
 
 CORE = ("saxpy", "product", "tree_dot", "tiled_matmul")
@@ -70,6 +71,20 @@ def test_cuda_text_computes_what_c_does(name: str) -> None:
             values.append([*out, *map(np.asarray, first), *map(np.asarray, second)])
     for a, b in zip(*values, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_arrays_on_a_device_that_share_memory_are_refused() -> None:
+    kernel = RawKernel(CASES["overwrite"].text("float64"), "overwrite")
+    library = device.library()
+    raw = library.run(library.xp.zeros, 6, np.float64)
+    x = library.wrap(raw, False)
+    with adarray.use("standin"):
+        for a, b in ((x[:4], x[2:]), (raw[:4], raw[2:]), (x, x)):
+            with pytest.raises(KernelError, match="the arguments 'a' and 'b' share memory"):
+                kernel(1, 4, (a, b, 3))
+            with pytest.raises(KernelError, match="the arguments 'a' and 'b' share memory"):
+                kernel.apply(1, 4, (a, b, 3))
 
 
 @NEEDS_NVCC
