@@ -13,10 +13,8 @@ from adarray.compiler.ir.loopir import (
     Apply,
     For,
     If,
-    Load,
     Local,
     Param,
-    Store,
     Var,
 )
 from adarray.compiler.ir.threads import (
@@ -31,7 +29,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
     for_,
     if_,
-    reads,
+    used,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build
@@ -205,20 +203,6 @@ def _joined(
 def _forward_arrays(program: SsaProgram, needs: Needs) -> set[str]:
     arrays = {n.name for n in program.nodes if isinstance(n, Place)}
     return {a for a in arrays if a in needs.memory}
-
-
-def used(body: tuple[Stmt, ...]) -> set[str]:
-    """Return the names of memory and variables in statements."""
-    names: set[str] = set()
-    for s in all_statements(body):
-        if isinstance(s, (Store, Atomic)):
-            names.add(s.buffer)
-        for e in reads(s):
-            if isinstance(e, Var):
-                names.add(e.name)
-            elif isinstance(e, Load):
-                names.add(e.buffer)
-    return names
 
 
 def _recomputed(program: SsaProgram, needs: Needs) -> tuple[str, ...]:

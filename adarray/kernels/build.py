@@ -175,12 +175,14 @@ def is_free(e: Expr) -> bool:
     """Whether evaluating an expression can do no harm, whatever its operands are."""
     if isinstance(e, Load):
         return False
-    if isinstance(e, Apply):
-        safe = e.name not in ("quotient", "modulo") or (
-            isinstance(e.args[1], Const) and e.args[1].value != 0
-        )
-        return safe and all(map(is_free, e.args))
-    return True
+    return not isinstance(e, Apply) or (is_harmless(e) and all(map(is_free, e.args)))
+
+
+def is_harmless(e: Apply) -> bool:
+    """Whether a function can do no harm, whatever its operands are."""
+    if e.name not in ("quotient", "modulo"):
+        return True
+    return isinstance(e.args[1], Const) and e.args[1].value != 0
 
 
 _TAME = COMPARISONS | {"add", "subtract", "multiply", "negative", "cast", "logical_not"}

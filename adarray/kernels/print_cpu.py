@@ -361,17 +361,33 @@ class ThreadCPrinter(ThreadPrinter):
                 count += 1
 
         walk(self.kernel.body)
-        assigned = {s.name for s in all_statements(self.kernel.body) if isinstance(s, Assign)}
         steady |= loops
+        cheap: dict[str, Let] = {}
+        loaded: set[str] = set()
         for name, d in declared.items():
-            if len(places.get(name, ())) < 2:
-                continue
-            if isinstance(d, Let) and build.is_free(d.value) and name not in assigned:
-                used = {e.name for e in reads(d) if isinstance(e, Var)}
-                if used <= steady | set(self.again) and not _costly(d.value):
-                    self.again[name] = d
-                    continue
-            self.spilled[name] = d
+            if isinstance(d, Let) and self._cheap(d.value):
+                names = {e.name for e in reads(d) if isinstance(e, Var)}
+                loads = any(isinstance(e, Load) for e in reads(d))
+                if names <= steady | set(cheap) and not (loads and names & loaded):
+                    cheap[name] = d
+                    loaded |= {name} if loads else set()
+        beyond = {name for name in declared if len(places.get(name, ())) > 1}
+        again = beyond & set(cheap)
+        for name in reversed(cheap):
+            if name in again:
+                again |= {e.name for e in reads(cheap[name]) if isinstance(e, Var)} & set(cheap)
+        self.again = {name: d for name, d in cheap.items() if name in again}
+        self.spilled = {n: declared[n] for n in declared if n in beyond - again}
+
+    def _cheap(self, e: Expr) -> bool:
+        """Whether a value is computed or read again rather than kept."""
+        if isinstance(e, Load):
+            fixed = e.buffer in self.buffers and self.buffers[e.buffer].access == "in"
+            return fixed and self._cheap(e.index)
+        if isinstance(e, Apply):
+            whole = e.dtype not in FLOATS or e.name == "negative"
+            return whole and build.is_harmless(e) and all(map(self._cheap, e.args))
+        return True
 
     def region(self, body: tuple[Stmt, ...]) -> None:
         """Print statements of a whole block of threads."""
@@ -557,17 +573,6 @@ class ThreadCPrinter(ThreadPrinter):
         if s.dtype in ("int64", "uint64"):
             text = f"adarray_as_int({text})"
         self.let(s.name, s.dtype, f"({CTYPES[s.dtype]}){text}")
-
-
-def _costly(e: Expr) -> bool:
-    """Whether an expression is not worth computing again."""
-    return any(isinstance(x, Apply) and x.dtype in FLOATS for x in _all(e))
-
-
-def _all(e: Expr) -> list[Expr]:
-    from adarray.compiler.ir.loopir import walk
-
-    return list(walk(e))
 
 
 def source(kernel: ThreadKernel, name: str, threads: bool) -> str:

@@ -6,12 +6,17 @@ plain addition where only one thread can. A barrier is its own adjoint.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from adarray.compiler.ir.loopir import (
     Apply,
     Assign,
+    Const,
     Expr,
     For,
     If,
@@ -26,6 +31,7 @@ from adarray.compiler.ir.threads import (
     Barrier,
     for_,
     if_,
+    used,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build, sums
@@ -84,6 +90,12 @@ class Reverse:
         self.shared = {s.name for s in program.kernel.shared}
         self.same = SameForWarp(program)
         self.totals = BlockTotals(program)
+        self.divisors = Counter(
+            n.value.args[1]
+            for n in program.nodes
+            if isinstance(n, Def) and isinstance(n.value, Apply) and n.value.name == "divide"
+        )
+        self.reciprocals: list[dict[Expr, Expr]] = [{}]
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -153,14 +165,39 @@ class Reverse:
                 self.push(a, build.multiply(g, self.read(p)), out)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
-        """Add the derivatives of a quotient, with one more division for both."""
+        """Add the derivatives of a quotient, with at most one more division for both."""
         top, bottom = e.args
-        share = build.divide(g, self.read(bottom))
+        if isinstance(top, Const) and abs(math.frexp(top.value)[0]) == 0.5:
+            # Of c / x, where multiplying by 1 / c is exact: - g y^2 / c, without a division.
+            quotient = self.read(result if result is not None else e)
+            scaled = build.multiply(build.multiply(g, quotient), quotient)
+            inverse = build.const(1 / top.value, g.dtype)
+            self.push(bottom, build.negative(build.multiply(scaled, inverse)), out)
+            return
+        share = self._over(g, bottom, out)
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
             quotient = self.read(result if result is not None else e)
             self.push(bottom, build.negative(build.multiply(share, quotient)), out)
         self.push(top, share, out)
+
+    def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:
+        """Return a quotient; what divides several times is inverted once."""
+        if self.divisors[bottom] < 2:
+            return build.divide(g, self.read(bottom))
+        known = next((r[bottom] for r in self.reciprocals if bottom in r), None)
+        if known is None:
+            one = build.const(1, g.dtype)
+            known = self.named(build.divide(one, self.read(bottom)), out)
+            self.reciprocals[-1][bottom] = known
+        return build.multiply(g, known)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Make what is inverted inside known there alone."""
+        self.reciprocals.append({})
+        yield
+        self.reciprocals.pop()
 
     def named(self, g: Expr, out: list[Any]) -> Expr:
         """Return a derivative by a name of its own."""
@@ -182,8 +219,11 @@ class Reverse:
             self._declare(self.node(n), own, declared, out)
         for n in nodes:
             if isinstance(n, Place) and n.name in self.active.memory:
-                array = Local(shadow(n.name), n.dtype, build.index(n.size), build.const(0, n.dtype))
-                out.insert(0, array)
+                b = shadow(n.name)
+                array = Local(b, n.dtype, build.index(n.size), build.const(0, n.dtype))
+                first = next((k for k, s in enumerate(out) if b in used((s,))), None)
+                if first is not None:
+                    out.insert(first, array)
         return out if any(not isinstance(s, Barrier) for s in out) else []
 
     def _declare(self, chunk: list[Any], own: set[str], declared: set[str], out: list[Any]) -> None:
@@ -250,9 +290,14 @@ class Reverse:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
 
     def _write(self, n: Write, out: list[Any]) -> None:
+        added = self._added(n)
         index = self.read(n.index)
         b = shadow(n.buffer)
         dtype = n.value.dtype
+        if added is not None:
+            if dependent(added, self.active.values):
+                self.push(added, self.named(Load(dtype, b, index), out), out)
+            return
         if n.result is not None and n.result in self.active.values:
             raise KernelError(
                 f"the result of an atomic operation on {n.buffer!r} is used, and depends on the "
@@ -265,15 +310,40 @@ class Reverse:
             out.append(Store(b, index, build.const(0, dtype)))
         self.push(n.value, g, out)
 
+    def _added(self, n: Write) -> Expr | None:
+        """Return what a write adds to the element as it was; None where it does something else.
+
+        The derivative by the old value is that by the new one: it stays where it is.
+        """
+        if n.combine is not None:
+            return None
+        for r in self.program.accesses(n.buffer):
+            if not isinstance(r, Read) or r.block != n.block or r.order > n.order:
+                continue
+            if r.index != n.index or self.uses[r.name] != 1:
+                continue
+            between = self.program.nodes[r.order + 1 : n.order]
+            if any(
+                isinstance(x, Wait) or (isinstance(x, Write) and x.buffer == n.buffer)
+                for x in between
+            ):
+                continue
+            rest = sums.without(n.value, r.name)
+            if rest is not None:
+                return rest
+        return None
+
     def _branch(self, n: Branch, out: list[Any]) -> None:
         ends: tuple[list[Any], list[Any]] = ([], [])
-        for p in n.phis:
-            if p.name in self.live and p.name in self.active.values:
-                g = Var(p.dtype, shadow(p.name))
-                self.push(p.then, g, ends[0])
-                self.push(p.orelse, g, ends[1])
-        body = self.block(n.body, ends[0])
-        orelse = self.block(n.orelse, ends[1])
+        moving = [p for p in n.phis if p.name in self.live and p.name in self.active.values]
+        with self.scope():
+            for p in moving:
+                self.push(p.then, Var(p.dtype, shadow(p.name)), ends[0])
+            body = self.block(n.body, ends[0])
+        with self.scope():
+            for p in moving:
+                self.push(p.orelse, Var(p.dtype, shadow(p.name)), ends[1])
+            orelse = self.block(n.orelse, ends[1])
         if body or orelse:
             out.append(if_(self.read(n.condition), body, orelse))
 
@@ -292,7 +362,8 @@ class Reverse:
         names = {c.name for c in going}
         outside = set(self.live)
         self.terms |= {d: t for d, t in loop_terms.items() if t.carried in names}
-        body = self.block(n.body, [])
+        with self.scope():
+            body = self.block(n.body, [])
         if self.needs.taped.get(n.number) or names & self.live:
             self.live = outside  # the tape comes back in the opposite order
             self.terms = {d: t for d, t in self.terms.items() if d not in loop_terms}
@@ -318,9 +389,10 @@ class Reverse:
             for c in going:
                 ends.append(Let(f"{c.name}__d", Var(c.dtype, shadow(c.name))))
                 ends.append(Assign(shadow(c.name), build.const(0, c.dtype)))
-            for c in going:
-                self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
-            body = self.block(n.body, ends)
+            with self.scope():
+                for c in going:
+                    self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
+                body = self.block(n.body, ends)
             more = [c for c in moving if c.name in self.live and c not in going]
             if not more:
                 break

@@ -17,9 +17,11 @@ from adarray.compiler.ir.loopir import (
     Local,
     Store,
     Var,
+    walk,
 )
 from adarray.compiler.ir.threads import (
     Atomic,
+    Comment,
     Push,
     Stmt,
     ThreadKernel,
@@ -28,7 +30,9 @@ from adarray.compiler.ir.threads import (
     all_statements,
     for_,
     if_,
+    is_collective,
     reads,
+    used,
     variables,
 )
 from adarray.kernels import build
@@ -134,7 +138,7 @@ class _Substitution:
 
 def merged(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return statements in which a variable begins as what is added first, not as 0."""
-    out = [_merged_inside(s) for s in body]
+    out = _cleared([_merged_inside(s) for s in body])
     i = 0
     while i < len(out):
         s = out[i]
@@ -147,6 +151,30 @@ def merged(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 continue
         i += 1
     return tuple(out)
+
+
+def _cleared(body: list[Stmt]) -> list[Stmt]:
+    """Return statements in which what is added to an element that was just set to 0 is stored."""
+    out = list(body)
+    for i, s in enumerate(body):
+        if not isinstance(s, Store) or not build.is_zero(s.value):
+            continue
+        k = next((k for k in range(i + 1, len(out)) if _touches(out[k], s.buffer)), None)
+        last = out[k] if k is not None else None
+        if k is None or not isinstance(last, Store) or last.index != s.index:
+            continue
+        old = Load(s.value.dtype, s.buffer, s.index)
+        if isinstance(last.value, Apply) and last.value.name == "add" and last.value.args[0] == old:
+            added = last.value.args[1]
+            if last.buffer == s.buffer and old not in walk(added):
+                out[i] = Comment("")
+                out[k] = Store(s.buffer, s.index, added)
+    return [s for s in out if s != Comment("")]
+
+
+def _touches(s: Stmt, buffer: str) -> bool:
+    """Whether a statement reads or writes a memory, or waits for other threads that may."""
+    return is_collective((s,)) or buffer in used((s,))
 
 
 def _merged_inside(s: Stmt) -> Stmt:

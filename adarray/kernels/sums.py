@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import Apply, Expr, Var, walk
 from adarray.compiler.ir.threads import operands
+from adarray.kernels import build
 from adarray.kernels.ssa import (
     Branch,
     Carried,
@@ -103,6 +104,19 @@ def terms(program: SsaProgram, c: Carried, counted: Counter[str]) -> dict[str, S
         return False
 
     return summands if chain(c.next) and met == counted[c.name] and summands else None
+
+
+def without(e: Expr, name: str) -> Expr | None:
+    """Return what a sum adds to a value; None where it is no sum with that value in it."""
+    if not isinstance(e, Apply) or e.name not in ("add", "subtract"):
+        return None
+    a, b = e.args
+    if isinstance(a, Var) and a.name == name:
+        return b if e.name == "add" else build.negative(b)
+    if isinstance(b, Var) and b.name == name and e.name == "add":
+        return a
+    rest = without(a, name)
+    return None if rest is None else Apply(e.dtype, e.name, (rest, b))
 
 
 def quiet(loop: SsaLoop, memory: set[str]) -> bool:

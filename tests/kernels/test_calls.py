@@ -309,3 +309,31 @@ def test_votes_count_the_threads_that_come_to_them() -> None:
     y = RawKernel(source, "votes").apply(1, 40, (n, np.zeros(40, np.int32)))
     exact = [28 + 0b11110000] * 8 + [0] * 8 + [31] * 16 + [39] * 8
     np.testing.assert_array_equal(y, exact)
+
+
+def test_what_is_only_added_to_keeps_its_derivative() -> None:
+    source = """
+    __global__ void add(const double *x, double *y, double *z, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        y[i] = y[i] + x[i] * x[i] - 1 / x[i];
+        z[i] = z[i] * z[i] + 2 / x[i] + y[i] / 3;
+    }
+    """
+    kernel = RawKernel(source, "add")
+    x, y, z = X + 0.5, X - 1, X / 3
+    text = kernel.adjoint_source(1, 4, (x, y, z, 3))
+    assert "y__b[(int64_t)i] = 0.0" not in text  # the old value's derivative is the new one's
+    assert "z__b[(int64_t)i] = 0.0" not in text  # what comes later is stored, not added
+
+    def f(x: Any, y: Any, z: Any) -> Any:
+        y, z = kernel.apply(1, 4, (x, y, z, 3))
+        return np.sum(np.sin(y) * z)
+
+    def reference(x: Any, y: Any, z: Any) -> Any:
+        y = y + x * x - 1 / x
+        return np.sum(np.sin(y) * (z * z + 2 / x + y / 3))
+
+    exact = adarray.grad(reference, (0, 1, 2))(x, y, z)
+    for a, b in zip(adarray.grad(f, (0, 1, 2))(x, y, z), exact, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)

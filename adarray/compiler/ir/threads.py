@@ -239,6 +239,20 @@ def reads(s: Stmt) -> Iterator[Expr]:
         yield from walk(e)
 
 
+def used(body: tuple[Stmt, ...]) -> set[str]:
+    """Return the names of memory and variables in statements."""
+    names: set[str] = set()
+    for s in all_statements(body):
+        if isinstance(s, (Store, Atomic)):
+            names.add(s.buffer)
+        for e in reads(s):
+            if isinstance(e, Var):
+                names.add(e.name)
+            elif isinstance(e, Load):
+                names.add(e.buffer)
+    return names
+
+
 def variables(e: Expr) -> set[str]:
     """Return the names of the variables in an expression."""
     return {x.name for x in walk(e) if isinstance(x, Var)}
