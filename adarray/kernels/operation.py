@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from adarray.base.op import Op, Opaque
 from adarray.base.runtime import BY_ENGINE
-from adarray.batching.rules import members
+from adarray.batching.rules import BatchCall, members
 from adarray.core.dispatch import run
 from adarray.errors import KernelError
+from adarray.kernels import batched
 from adarray.kernels.execution import Execution
 from adarray.kernels.geometry import Launch
 from adarray.kernels.types import FLOATS
@@ -46,6 +48,7 @@ class Operation:
         self.outputs = execution.outputs
         self.floats = tuple(dtypes[n] in FLOATS for n in self.operands)
         self._local = threading.local()
+        self._members: Operation | None = None
         count = len(self.operands)
         self.op = self._op(
             name,
@@ -55,6 +58,7 @@ class Operation:
             [self._push(i) if f else None for i, f in enumerate(self.floats)],
             len(self.outputs),
             lambda _mask: (False,) + (True,) * count,
+            self._of_members(lambda all_: all_.op, 0, ()),
         )
         self._adjoints: dict[tuple[bool, ...], Op] = {}
         self._seconds: dict[tuple[int, tuple[bool, ...]], Op] = {}
@@ -69,16 +73,65 @@ class Operation:
         jvp: list[Rule | None],
         outputs: int,
         needs: Any,
+        batch: Rule,
     ) -> Op:
         BY_ENGINE.add(evaluate)
         return Op(
             name, evaluate, Opaque(), rules, jvp=jvp, operands=operands, params=("launch",),
-            outputs=outputs, needs=needs, batch=members,
+            outputs=outputs, needs=needs, batch=batch,
             signature=", ".join((*operands, "launch")),
         )  # fmt: skip
 
     def _values(self, xs: tuple[Any, ...], launch: Launch) -> dict[str, Any]:
         return dict(zip(self.operands, xs, strict=True)) | dict(launch.integers)
+
+    # -- members of a batch ------------------------------------------------------------------------
+
+    def _all(self) -> Operation:
+        """Return the operations of the kernel that computes for all members of a batch."""
+        if self._members is None:
+            kernel = batched.batched(self.execution.kernel)
+            execution = Execution(kernel, self.execution.memory_limit, self.execution.check)
+            self._members = Operation(self.name, execution)
+        return self._members
+
+    def _of_members(
+        self, choose: Callable[[Operation], Op], first: int, full: tuple[str, ...]
+    ) -> Rule:
+        """Return the batching rule of one of the operations.
+
+        Parameters
+        ----------
+        choose : callable
+            The same of the operations for all members.
+        first : int
+            Number of operands before those of the kernel, of which each member has its own.
+        full : tuple of str
+            Operands of the kernel of which each member gets its own.
+        """
+
+        def rule(call: BatchCall) -> Any:
+            launch: Launch = call.params["launch"]
+            size = call.batch.size
+            fits = launch.grid[2] == 1 and 0 < size <= batched.MOST_MEMBERS
+            if not fits or batched.uses_z(self.execution.kernel):
+                return members(call)
+            values = [call.full(k) for k in range(first)]
+            strides = []
+            for k, name in enumerate(self.operands, first):
+                if name not in self.execution.buffers:
+                    values.append(call.full(k).astype(self.execution.dtypes[name]))
+                    continue
+                own = call.has(call.values[k]) or name in self.outputs or name in full
+                values.append(call.full(k) if own else call.values[k])
+                apart = math.prod(call.shape(k)) if own else 0
+                strides.append((batched.stride(name), apart))
+            whole = launch._replace(
+                grid=(*launch.grid[:2], size), integers=(*launch.integers, *strides)
+            )
+            return run(choose(self._all()), *values, launch=whole)
+
+        return rule
 
     # -- the kernel itself -------------------------------------------------------------------------
 
@@ -109,6 +162,7 @@ class Operation:
             self._tangents[i] = self._op(
                 f"{self.name}: tangent", evaluate, ("t", *self.operands), rules, rules,
                 len(self.outputs), lambda _mask: (True,) * (len(self.operands) + 2),
+                self._of_members(lambda all_: all_._tangent(i), 1, (self.operands[i],)),
             )  # fmt: skip
         return self._tangents[i]
 
@@ -158,6 +212,7 @@ class Operation:
             [refused if m else None for m in moving],
             [self._second_rule(k, active) if m else None for k, m in enumerate(moving)],
             len(wanted), lambda _mask: (False,) + (True,) * len(names),
+            self._of_members(lambda all_: all_._adjoint(active), many, wanted),
         )  # fmt: skip
         return self._adjoints[active]
 
@@ -188,9 +243,11 @@ class Operation:
 
         names = ("t", *(f"g_{n}" for n in self.outputs), *self.operands)
         refused: list[Rule | None] = [self._refused("a third derivative")] * len(names)
+        full = (*wanted, self.operands[k - many]) if k >= many else wanted
         self._seconds[key] = self._op(
             f"{self.name}: tangent of the adjoint", evaluate, names, refused, refused,
             len(wanted), lambda _mask: (True,) * (len(names) + 1),
+            self._of_members(lambda all_: all_._second(k, active), 1 + many, full),
         )  # fmt: skip
         return self._seconds[key]
 

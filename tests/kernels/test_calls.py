@@ -12,6 +12,7 @@ from cuda_kernels import CASES
 import adarray
 from adarray.errors import KernelError
 from adarray.kernels import ElementwiseKernel, RawKernel, ReductionKernel, from_file
+from adarray.kernels.execution import Execution
 
 SQUARE = """
 // y = a x^2
@@ -337,3 +338,84 @@ def test_what_is_only_added_to_keeps_its_derivative() -> None:
     exact = adarray.grad(reference, (0, 1, 2))(x, y, z)
     for a, b in zip(adarray.grad(f, (0, 1, 2))(x, y, z), exact, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+BATCHED = """
+__global__ void step(const double *x, const double *w, double *y, double a, int n) {
+    __shared__ double s[4];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) y[i] = a * s[threadIdx.x] * w[0] + y[i] * w[i] * s[0];
+}
+"""
+
+
+def _step(x: Any, w: Any, y: Any, a: Any) -> Any:
+    first = x[np.array([0, 0, 0, 0, 4, 4])]
+    return a * x * w[0] + y * w * first
+
+
+@pytest.mark.parametrize(
+    "members", ["xa", "xwya", *(pytest.param(m, marks=pytest.mark.slow) for m in ("x", "w", "ya"))]
+)
+def test_members_of_a_batch_are_layers_of_the_grid(
+    members: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = RawKernel(BATCHED, "step")
+    launches: list[Any] = []
+    run = Execution._run
+
+    def counted(self: Any, kernel: Any, launch: Any, *args: Any) -> int:
+        launches.append((kernel.name, launch.grid))
+        return run(self, kernel, launch, *args)
+
+    monkeypatch.setattr(Execution, "_run", counted)
+    rng = np.random.default_rng(0)
+    axes = tuple(0 if n in members else None for n in "xwya")
+    x, w, y = (rng.normal(size=(3, 6) if n in members else 6) for n in "xwy")
+    a = rng.normal(size=3) if "a" in members else 0.7
+
+    def f(x: Any, w: Any, y: Any, a: Any) -> Any:
+        return kernel.apply(2, 4, (x, w, y, a, 6))
+
+    def loss(f: Any) -> Any:
+        return lambda x, w, y, a: np.sum(np.sin(f(x, w, y, a)))
+
+    found = adarray.vmap(f, axes)(x, w, y, a)
+    assert launches == [("step_members", (2, 1, 3))]
+    np.testing.assert_allclose(found, adarray.vmap(_step, axes)(x, w, y, a))
+    every = (0, 1, 2, 3)
+    for outer in (
+        lambda g: adarray.vmap(adarray.grad(loss(g), every), axes)(x, w, y, a),
+        lambda g: adarray.grad(
+            lambda *args: np.sum(adarray.vmap(loss(g), axes)(*args)), every
+        )(x, w, y, a),
+        lambda g: (adarray.vmap(
+            lambda x, w, y, a: adarray.jvp(loss(g), (x, w, y, a), (x, w, y, a))[1], axes
+        )(x, w, y, a),),
+        lambda g: adarray.vmap(
+            lambda x, w, y, a: adarray.jvp(
+                adarray.grad(loss(g), every), (x, w, y, a), (x, w, y, a)
+            )[1], axes
+        )(x, w, y, a),
+        lambda g: (adarray.vmap(adarray.vmap(g, axes), axes)(
+            *(np.stack([v, v + 1]) if k is not None else v
+              for v, k in zip((x, w, y, a), axes, strict=True))
+        ),),
+    ):  # fmt: skip
+        for p, q in zip(outer(f), outer(_step), strict=True):
+            np.testing.assert_allclose(p, q, rtol=1e-12, atol=1e-13)
+
+
+def test_kernels_that_use_z_are_run_member_by_member() -> None:
+    source = """
+    __global__ void layers(const double *x, double *y) {
+        int i = blockIdx.z * blockDim.x + threadIdx.x;
+        y[i] = x[i] * gridDim.z;
+    }
+    """
+    kernel = RawKernel(source, "layers")
+    x = np.arange(24.0).reshape(3, 8)
+    y = adarray.vmap(lambda x: kernel.apply((1, 1, 2), 4, (x, np.zeros(8))))(x)
+    np.testing.assert_array_equal(y, 2 * x)
