@@ -1,9 +1,10 @@
 """What gradients of CUDA C kernels cost, in units of the kernels themselves.
 
-Run as ``python -m asv_bench.cuda_c [--backend serial] [--figures FOLDER]``. The kernels are
-proxies of the applications of Moses et al., *Reverse-mode automatic differentiation and
-optimization of GPU kernels via Enzyme*, SC'21; tests/support/cuda_kernels has their sources.
-Each is launched with growing numbers of threads, and with growing work for each thread.
+Run as ``python -m asv_bench.cuda_c [--backend serial] [--figures FOLDER]``; with ``--backend cuda``
+in less than a minute. The kernels are proxies of the applications of Moses et al., *Reverse-mode
+automatic differentiation and optimization of GPU kernels via Enzyme*, SC'21;
+tests/support/cuda_kernels has their sources. Each is launched with growing numbers of threads, and
+with growing work for each thread.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import adarray
-from adarray.kernels import RawKernel
+from adarray.kernels import RawKernel, ssa
+from adarray.kernels.launch import engine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from cuda_kernels import CASES
@@ -84,11 +86,15 @@ PROXIES: dict[str, Callable[[int], Launch]] = {
     "material": material,
     "dg_volume": dg_volume,
 }
-# Work of each thread, where a kernel's arguments say how much there is.
-WORK: dict[str, Callable[[int], Launch]] = {
-    "cross_sections": lambda k: cross_sections(2, 4 * k),
-    "multipole": lambda k: multipole(2, 4 * k),
+# Work of each thread, where a kernel's arguments say how much there is: by threads, and by work.
+WORK: dict[str, Callable[[int, int], Launch]] = {
+    "cross_sections": lambda threads, k: cross_sections(threads, 4 * k),
+    "multipole": lambda threads, k: multipole(threads, 4 * k),
 }
+GROWTH = (1, 4, 16, 100)
+# How many times the least number of threads a growth of 1 stands for, of threads and of work: the
+# launch itself takes less time than so many threads. A GPU needs some ten thousand to be busy.
+FIRST = {"serial": (8, 2), "openmp": (32, 8), "cuda": (16, 256)}
 
 
 def best(*runs: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
@@ -103,11 +109,42 @@ def best(*runs: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
     return [min(seconds) for seconds in times]
 
 
+_SPIN = r"""
+extern "C" __global__ void spin(long long cycles) {
+    const long long start = clock64();
+    while (clock64() - start < cycles) {}
+}
+"""
+
+
+def best_on_gpu(*runs: Callable[[], Any], xp: Any) -> list[float]:
+    """Return the seconds of the GPU that each run takes at best; they alternate.
+
+    A kernel that waits keeps the GPU busy while launches are queued, so that the time in which the
+    host makes them does not count. Where a run itself waits for the GPU, it does.
+    """
+    spin = xp.RawKernel(_SPIN, "spin")
+    times: list[list[float]] = [[] for _ in runs]
+    many = 10
+    for round_ in range(8):
+        for run, seconds in zip(runs, times, strict=True):
+            start, end = xp.cuda.Event(), xp.cuda.Event()
+            spin((1,), (1,), (4_000_000,))  # some milliseconds
+            start.record()
+            for _ in range(many):
+                run()
+            end.record()
+            end.synchronize()
+            if round_:
+                seconds.append(xp.cuda.get_elapsed_time(start, end) / 1e3 / many)
+    return [min(seconds) for seconds in times]
+
+
 def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
     """Return the seconds of a kernel, and how many times as long its gradient takes.
 
     Both are timed as launches on arrays that are there; the gradient by all floating-point
-    parameters contains what it takes of the kernel again.
+    parameters, but for arrays that are only written, contains what it takes of the kernel again.
     """
     case = CASES[name]
     kernel = RawKernel(case.text("float32"), name)
@@ -116,7 +153,10 @@ def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
         operands, bound = kernel._bound(grid, block, args, 0)
         execution, operation = kernel._execution, kernel._operation
         values = dict(zip(operation.operands, operands, strict=True)) | dict(bound.integers)
-        inputs = kernel._inputs_of(None)
+        values = execution.checked(values)
+        program = execution.program
+        read = {n.buffer for n in program.nodes if isinstance(n, ssa.Read)}
+        inputs = kernel._inputs_of(None) - (set(execution.outputs) - read)
         original = execution.compiled(execution.kernel)
         adjoint = execution.adjoint(bound, inputs, values)
         gradient = execution.compiled(adjoint.kernel, adjoint.counting)
@@ -124,33 +164,60 @@ def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
         shadows = execution._with_shadows(adjoint, dict(values), cotangents)
         for n in adjoint.copies:
             shadows[n] = shadows[n].copy()
-        # One thread's own time does not count what other programs take meanwhile.
-        clock = time.thread_time if backend == "serial" else time.perf_counter
-        first, second = best(
-            lambda: original(bound, values), lambda: gradient(bound, shadows), clock=clock
-        )
+        runs = (lambda: original(bound, values), lambda: gradient(bound, shadows))
+        if backend == "cuda":
+            first, second = best_on_gpu(*runs, xp=engine().library.xp)
+        else:
+            # One thread's own time does not count what other programs take meanwhile.
+            clock = time.thread_time if backend == "serial" else time.perf_counter
+            first, second = best(*runs, clock=clock)
     return first, second / first
+
+
+Points = dict[str, dict[str, list[tuple[int, float]]]]
+
+
+def measured(backend: str) -> Points:
+    """Return, and print, the cost of gradients as threads and the work of each grow."""
+    threads, at_work = FIRST[backend]
+    points: Points = {"threads": {}, "work": {}}
+    print(f"{'kernel':20} {'threads x':>10} {'kernel ms':>10} {'gradient':>9}")
+    for growth in GROWTH:
+        launches = [("threads", n, f(threads * growth)) for n, f in PROXIES.items()]
+        launches += [("work", n, f(at_work, growth)) for n, f in WORK.items()]
+        for what, name, launch in launches:
+            seconds, times = ratio(name, launch, backend)
+            points[what].setdefault(name, []).append((growth, times))
+            print(
+                f"{name:20} {what[:4]} {growth:5} {1e3 * seconds:10.3f} {times:8.2f}x", flush=True
+            )
+    return points
+
+
+def summary(points: Points) -> None:
+    """Print the cost of gradients, and how much it changes as threads and work grow."""
+    print("gradient / kernel, with the most threads:")
+    for name, series in points["threads"].items():
+        print(f"    {name:20} {series[-1][1]:6.2f}x")
+    for what, label in (("threads", "threads"), ("work", "work of each thread")):
+        print(f"{label} x {GROWTH[-1]}: gradient / kernel at the end over that at the beginning")
+        for name, series in points[what].items():
+            print(f"    {name:20} {series[-1][1] / series[0][1]:6.2f}")
 
 
 def main() -> None:
     """Print a table, and draw it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", default="serial")
+    parser.add_argument("--backend", default="serial", choices=tuple(FIRST))
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args()
-    print(f"{'kernel':20} {'threads x':>10} {'kernel ms':>10} {'gradient':>9}")
-    ratios: dict[str, dict[str, list[tuple[int, float]]]] = {"threads": {}, "work": {}}
-    for what, table in (("threads", PROXIES), ("work", WORK)):
-        for name, launch in table.items():
-            for scale in (1, 4, 16, 100):
-                seconds, times = ratio(name, launch(scale), options.backend)
-                ratios[what].setdefault(name, []).append((scale, times))
-                print(f"{name:20} {what[:4]} {scale:5} {1e3 * seconds:10.3f} {times:8.2f}x")
+    points = measured(options.backend)
+    summary(points)
     if options.figures is not None:
-        draw(ratios, options.figures)
+        draw(points, options.figures)
 
 
-def draw(ratios: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) -> None:
+def draw(points: Points, folder: Path) -> None:
     """Draw how the cost of gradients grows."""
     import matplotlib as mpl
 
@@ -159,8 +226,8 @@ def draw(ratios: dict[str, dict[str, list[tuple[int, float]]]], folder: Path) ->
 
     for what, label in (("threads", "threads"), ("work", "work of each thread")):
         figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
-        for name, points in ratios[what].items():
-            axes.plot(*zip(*points, strict=True), "o-", label=name.replace("_", " "))
+        for name, series in points[what].items():
+            axes.plot(*zip(*series, strict=True), "o-", label=name.replace("_", " "))
         axes.set(xscale="log", ylim=(0, None), xlabel=f"{label}, times the least",
                  ylabel="gradient / kernel")  # fmt: skip
         axes.grid(alpha=0.3)

@@ -157,7 +157,7 @@ def adjoint(
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
     needs = Needs(program, set(private))
-    reverse = Reverse(program, active, needs, plain)
+    reverse = Reverse(program, active, needs, plain, inputs)
     back = reverse.block(program.body, [])
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]

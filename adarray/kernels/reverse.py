@@ -71,12 +71,18 @@ class Reverse:
     """Writes the statements of a program backwards."""
 
     def __init__(
-        self, program: SsaProgram, active: Activity, needs: Needs, plain: frozenset[str]
+        self,
+        program: SsaProgram,
+        active: Activity,
+        needs: Needs,
+        plain: frozenset[str],
+        inputs: frozenset[str],
     ) -> None:
         self.program = program
         self.active = active
         self.needs = needs
         self.plain = plain
+        self.inputs = inputs
         self.live: set[str] = set()  # values whose derivative something has been added to
         self.count = 0
         self.terms: dict[str, sums.Summand] = {}  # by the names of the sums
@@ -158,6 +164,10 @@ class Reverse:
             return
         if e.name == "divide":
             self._divide(e, g, out, result)
+            return
+        if e.name == "multiply" and e.args[0] == e.args[1]:
+            twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0]))
+            self.push(e.args[0], build.multiply(g, twice), out)
             return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
@@ -306,9 +316,14 @@ class Reverse:
         g: Expr = build.const(0, dtype)
         if dependent(n.value, self.active.values):
             g = self.named(Load(dtype, b, index), out)
-        if n.combine is None:
+        if n.combine is None and not self._last(n):
             out.append(Store(b, index, build.const(0, dtype)))
         self.push(n.value, g, out)
+
+    def _last(self, n: Write) -> bool:
+        """Whether nobody reads the derivative by what was in an element before this write."""
+        alone = len(self.program.accesses(n.buffer)) == 1 and not n.loops
+        return alone and n.buffer in self.buffers and n.buffer not in self.inputs
 
     def _added(self, n: Write) -> Expr | None:
         """Return what a write adds to the element as it was; None where it does something else.

@@ -144,6 +144,7 @@ def merged(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         s = out[i]
         if isinstance(s, Local) and s.size is None and s.init is not None and build.is_zero(s.init):
             k = next((k for k in range(i + 1, len(out)) if _mentions(out[k], s.name)), i)
+            out[k] = _set_in_branches(out[k], s.name)
             first = _first_sum(out[k], s.name)
             if first is not None:
                 out[k] = Local(s.name, s.dtype, None, first)
@@ -194,6 +195,22 @@ def _mentions(s: Stmt, name: str) -> bool:
         if any(isinstance(e, Var) and e.name == name for e in reads(t)):
             return True
     return False
+
+
+def _set_in_branches(s: Stmt, name: str) -> Stmt:
+    """Return a branch in which what is added first to a variable that is 0 is what it is set to."""
+    if not isinstance(s, If) or any(isinstance(e, Var) and e.name == name for e in reads(s)):
+        return s
+
+    def part(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        k = next((k for k, t in enumerate(body) if _mentions(t, name)), None)
+        if k is None:
+            return body
+        first = _first_sum(body[k], name)
+        set_ = _set_in_branches(body[k], name) if first is None else Assign(name, first)
+        return (*body[:k], set_, *body[k + 1 :])
+
+    return if_(s.condition, part(s.body), part(s.orelse))
 
 
 def _first_sum(s: Stmt, name: str) -> Expr | None:
