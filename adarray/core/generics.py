@@ -13,7 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from adarray.base.levels import LEVEL
 from adarray.base.redirecting import redirect
@@ -74,8 +74,9 @@ def answer_for_libraries() -> None:
         return
     _answered.append(True)
     makers = {name: _Checking(name) for name in _MAKERS}
-    encode = cast("types.FunctionType", json.JSONEncoder.iterencode)
-    redirect(encode, _MAKERS, lambda name, _: makers[name], "json")
+    encode = vars(json.JSONEncoder)["iterencode"]
+    if type(encode) is types.FunctionType:
+        redirect(encode, _MAKERS, lambda name, _: makers[name], "json")
     load = _SeenClass()
     for name in _CHECKS:
         check = vars(getattr(typing, name, object)).get("__instancecheck__")

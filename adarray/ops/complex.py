@@ -123,7 +123,7 @@ def _imag(val: Any) -> Any:
     if isinstance(zeros, Handle):  # for reading only, as NumPy's: what is written would be lost
         if type(zeros._plain) is np.ndarray:
             zeros._plain.flags.writeable = False
-        elif isinstance(zeros._plain, Symbolic) and zeros._plain.ndim:
+        elif isinstance(zeros._plain, Symbolic) and np.ndim(zeros._plain):
             extras(zeros).peers = READ_ONLY
     return zeros
 
