@@ -46,10 +46,12 @@ def resize(a: Any, *new_shape: Any, refcheck: bool = True) -> None:
     if _is_view(a) or (a._x is not None and a._x.slot is not None):
         raise ValueError("cannot resize this array: it does not own its data")
     n = int(np.prod(shape, dtype=int))
-    flat = a.reshape(-1)[:n]
+    # NumPy keeps the elements where they are in memory.
+    order = "F" if a.flags.f_contiguous and not a.flags.c_contiguous else "C"
+    flat = a.reshape(-1, order=order)[:n]
     if n > a.size:
         flat = np.concatenate([flat, np.zeros(n - a.size, a.dtype)])
-    move(a, flat.reshape(shape).copy())
+    move(a, flat.reshape(shape, order=order).copy(order))
 
 
 def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:

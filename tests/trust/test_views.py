@@ -258,3 +258,15 @@ def test_views_that_leave_an_array_as_it_is(view_of: Any, view: Any) -> None:
     for jitted, expected in ((adarray.jit(f), f(x)), (adarray.jit(derivative), derivative(x))):
         for _ in range(3):
             np.testing.assert_allclose(jitted(x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(6, 2), (2, 6), (3, 3), (5, 3)])
+def test_resizing_keeps_elements_where_they_are_in_memory(shape: tuple[int, int]) -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        y.resize(shape, refcheck=False)
+        return y * np.arange(float(np.prod(shape))).reshape(shape)
+
+    x = np.arange(12.0).reshape(3, 4) + 0.5
+    for argument in (x, np.asfortranarray(x), x.T):
+        check(f, (argument,))
