@@ -198,7 +198,7 @@ class WriteGuard:
             if _restorable(owner):
                 for array in reversed(chain):
                     if array.flags.writeable:
-                        array.setflags(False)  # a sixth of the time of `flags.writeable = False`
+                        array.setflags(write=False)  # a third of the time of `flags.writeable =`
                         entry[1].append(array)
         guards = _new_guards.get()
         if guards is not None:
@@ -239,7 +239,7 @@ class WriteGuard:
                 del _protected[key]
                 for array in arrays[1:]:
                     try:  # `suppress` takes longer
-                        array.setflags(True)
+                        array.setflags(write=True)
                     except ValueError:  # somebody else made its base read-only
                         continue
 
