@@ -74,6 +74,31 @@ class JitCall(OnEngine):
         self.f(*self.arrays)
 
 
+class JitCaptured(OnEngine):
+    """What a call costs that compares ten captured names with those that were compiled."""
+
+    params = (list(ENGINES),)
+    param_names = ("engine",)
+
+    def setup(self, engine: str) -> None:
+        """Call until the compiled path is taken."""
+        self.enter(engine)
+        a, b, c, d, e = 1.5, 2, np.ones(4), np.arange(4.0), (1.0, 2.0)
+        g, h, i, j, k = 0.25, np.full(4, 0.5), "text", 7.0, True
+
+        def f(x: Any) -> Any:
+            return x * a + b * c - d * e[0] * g + h * len(i) + j * k
+
+        self.f = adarray.jit(f)
+        self.x = np.linspace(0.5, 1.5, 4)
+        warm(self.f, self.x)
+        self.f(self.x)
+
+    def time_call(self, *_: Any) -> None:
+        """Call it."""
+        self.f(self.x)
+
+
 # Each sample is a process of its own: the kernels of another are not in its memory.
 _SETUP = """
 import os, shutil, sys, tempfile

@@ -119,6 +119,38 @@ class Overhead(OnEngine):
         adarray.jvp(self.f, (self.x,), (self.t,))
 
 
+class TransformCall:
+    """What one call of a transform costs, of a function that does next to nothing."""
+
+    params = (["grad", "value_and_grad", "jvp", "vmap", "use"],)
+    param_names = ("transform",)
+
+    def setup(self, transform: str) -> None:
+        """Make the operands and run once."""
+        x = np.array([0.3, 0.4, 0.5])
+        rows = np.ones((4, 3))
+        gradient = adarray.grad(np.sum)
+        both = adarray.value_and_grad(lambda x: np.sum(x * x))
+        batched = adarray.vmap(lambda x: x * 2.0)
+
+        def use() -> None:
+            with adarray.use("numpy"):
+                pass
+
+        self.call = {
+            "grad": lambda: gradient(x),
+            "value_and_grad": lambda: both(x),
+            "jvp": lambda: adarray.jvp(np.sin, (x,), (x,)),
+            "vmap": lambda: batched(rows),
+            "use": use,
+        }[transform]
+        warm(self.call)
+
+    def time_call(self, *_: Any) -> None:
+        """Call it."""
+        self.call()
+
+
 class Fill:
     """Filling an array in place: the time grows with n, not with its square."""
 
