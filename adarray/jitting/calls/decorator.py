@@ -24,6 +24,7 @@ def jit(
     max_paths: int = 64,
     donate: int | tuple[int, ...] = (),
     assume_constant: Any = (),
+    wait: bool = False,
 ) -> Jitted[_P, _R]: ...
 
 
@@ -36,6 +37,7 @@ def jit(
     max_paths: int = 64,
     donate: int | tuple[int, ...] = (),
     assume_constant: Any = (),
+    wait: bool = False,
 ) -> Decorator: ...
 
 
@@ -47,6 +49,7 @@ def jit(
     max_paths: int = 64,
     donate: int | tuple[int, ...] = (),
     assume_constant: Any = (),
+    wait: bool = False,
 ) -> Any:
     """Return a compiled version of a function.
 
@@ -74,6 +77,9 @@ def jit(
         Captured objects that never change, given by a name that `f` uses (``"table"``,
         ``"model.weights"``) or as the object itself. Calls do not check them: `f` uses them as they
         were when it was recorded. For large constants, and for objects that cannot be compared.
+    wait : bool
+        Wait for the C compiler, however long it takes. By default, NumPy answers calls after 10 s,
+        until the compiled code is ready.
 
     Returns
     -------
@@ -113,7 +119,7 @@ def jit(
     >>> [float(f(np.array([a, 2.0]))) for a in (1.0, -1.0, 3.0, -3.0)]
     [5.0, 2.0, 13.0, 2.0]
     """
-    options = checked(precise, memory_limit, max_paths, donate, assume_constant)
+    options = checked(precise, memory_limit, max_paths, donate, assume_constant, wait)
     if f is None:
         return functools.partial(jit, **options._asdict())
     if not callable(f):

@@ -370,6 +370,16 @@ class JitFunction(Tracing):
 
         return explain(self, args, kwargs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile what a call with these arguments runs, and wait until it is ready.
+
+        The function is called until its path is known, on copies of the arrays among the
+        arguments; what it does besides, such as a change of a captured object, happens as often.
+        """
+        from adarray.jitting.explain.explanation import compiled_path
+
+        compiled_path(self, args, kwargs)
+
     def cache_info(self) -> CacheInfo:
         """Return how much was recorded and compiled."""
         trees = [v.tree for e in self.entries for v in e.variants]

@@ -33,6 +33,10 @@ class Jitted(Protocol[_P, _R_co]):
         """Return a report of what a call with these arguments compiles to."""
         ...
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile what a call with these arguments runs, and wait until it is ready."""
+        ...
+
     def cache_info(self) -> CacheInfo:
         """Return how much was recorded and compiled."""
         ...

@@ -216,6 +216,23 @@ LINES = 600
 CALLS = 3
 
 
+def compiled_path(
+    jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[TreeNode]:
+    """Return the path of some arguments, once all that can be compiled of it is.
+
+    If it is not compiled yet, the function is called first, on copies of its arrays.
+    """
+    path = _path(jitted, args, kwargs)
+    for _ in range(CALLS):
+        if path and path[-1].leaf is not None and all(n.compiled is not None for n in path):
+            break
+        jitted(*_copied(args), **_copied(kwargs))
+        path = _path(jitted, args, kwargs)
+    pending(path, seconds=None)
+    return path
+
+
 def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Return a report of what a jitted function does for some arguments.
 
@@ -231,13 +248,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     -------
     Explanation
     """
-    path = _path(jitted, args, kwargs)
-    for _ in range(CALLS):
-        if path and path[-1].leaf is not None and all(n.compiled is not None for n in path):
-            break
-        jitted(*_copied(args), **_copied(kwargs))
-        path = _path(jitted, args, kwargs)
-    pending(path, seconds=None)  # whoever asks wants to see what is compiled
+    path = compiled_path(jitted, args, kwargs)
     entry = None
     if path:
         tree = path[0].tree

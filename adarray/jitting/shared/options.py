@@ -46,6 +46,8 @@ class Options(NamedTuple):
         Positional arguments whose memory results may take, in ascending order.
     assume_constant : tuple
         Names and objects that are captured and not compared.
+    wait : bool
+        Whether calls wait for the compiler, however long it takes.
     """
 
     precise: bool = False
@@ -53,6 +55,7 @@ class Options(NamedTuple):
     max_paths: int = 64
     donate: tuple[int, ...] = ()
     assume_constant: tuple[Any, ...] = ()
+    wait: bool = False
 
     @property
     def constants(self) -> Constants:
@@ -63,7 +66,12 @@ class Options(NamedTuple):
 
 
 def checked(
-    precise: Any, memory_limit: Any, max_paths: Any, donate: Any = (), assume_constant: Any = ()
+    precise: Any,
+    memory_limit: Any,
+    max_paths: Any,
+    donate: Any = (),
+    assume_constant: Any = (),
+    wait: Any = False,
 ) -> Options:
     """Return the options, of the right types.
 
@@ -72,8 +80,9 @@ def checked(
     TypeError, ValueError
         If one has a wrong type or value.
     """
-    if not isinstance(precise, (bool, np.bool)):
-        raise TypeError(f"jit: precise is {precise!r}; pass True or False")
+    for name, value in (("precise", precise), ("wait", wait)):
+        if not isinstance(value, (bool, np.bool)):
+            raise TypeError(f"jit: {name} is {value!r}; pass True or False")
     if memory_limit is not None:
         memory_limit = _count("memory_limit", memory_limit, "a number of bytes", ", or None")
     max_paths = _count("max_paths", max_paths, "a number of paths")
@@ -86,7 +95,8 @@ def checked(
                 f"jit: assume_constant is {x!r}; pass names that the function uses, such as "
                 "'table' or 'model.weights', or the objects themselves"
             )
-    return Options(bool(precise), memory_limit, max_paths, _positions(donate), constants)
+    positions = _positions(donate)
+    return Options(bool(precise), memory_limit, max_paths, positions, constants, bool(wait))
 
 
 def _positions(value: Any) -> tuple[int, ...]:

@@ -177,7 +177,8 @@ class SegmentCompiler:
     def _progress_line(self, drafts: dict[Any, Draft], progress: Progress) -> str:
         """Return a progress line about compiling that takes long."""
         at = progress.text or f"its passes and its plan, {_size(drafts)}"
-        meanwhile = "" if ANSWERED is None else f" NumPy answers calls from {ANSWERED:.0f} s on;"
+        waits = ANSWERED is None or self.options.wait
+        meanwhile = "" if waits else f" NumPy answers calls from {ANSWERED:.0f} s on;"
         return (
             f"compiling {self.name} has taken {SILENT:.0f} s so far: {at};{meanwhile} see "
             "jit(f).explain(...), and more lines with ADARRAY_VERBOSE=1"
@@ -298,7 +299,7 @@ class SegmentCompiler:
         job = Job(work, progress)
         if not job.wait(max(0.1, watch.end - start)):
             watch.tell()
-            answered = None if checking() else ANSWERED
+            answered = None if checking() or self.options.wait else ANSWERED
             job.wait(answered and max(0.0, start + answered - perf_counter()))
         if job.wait(0.0):
             for draft in drafts:

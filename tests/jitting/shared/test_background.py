@@ -109,6 +109,38 @@ def test_numpy_answers_until_the_code_is_there(
     assert len(caplog.records) == 1
 
 
+def test_calls_wait_where_they_are_told_to(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    f = jit(lambda x: np.sum(np.sin(x) * np.exp(x)), wait=True)
+    f(X)
+    leave = threading.Timer(1.0, fake.go.touch)  # much later than others are answered
+    leave.start()
+    np.testing.assert_allclose(f(X), np.sum(np.sin(X) * np.exp(X)), rtol=1e-14)
+    leave.join()
+    assert not _is_late(f)
+    assert all(n.executable is not None for n in _nodes(f))
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "NumPy answers" not in line
+    with pytest.raises(TypeError, match="jit: wait is 1; pass True or False"):
+        jit(np.sin, wait=1)
+
+
+def test_compiling_for_some_arguments(fake: Fake) -> None:
+    def f(x: Any) -> Any:
+        x *= 2.0
+        return np.sum(np.tanh(x) * x)
+
+    jf = jit(f)
+    threading.Timer(0.5, fake.go.touch).start()
+    x = X.copy()
+    assert jf.compile(x) is None
+    np.testing.assert_array_equal(x, X)  # copies were given to it
+    assert not _is_late(jf)
+    assert all(n.executable is not None for n in _nodes(jf))
+    before = jf.cache_info().traces
+    np.testing.assert_allclose(jf(x), np.sum(np.tanh(2 * X) * 2 * X), rtol=1e-14)
+    assert jf.cache_info().traces == before
+
+
 def test_a_call_takes_what_was_compiled_meanwhile(fake: Fake) -> None:
     f = jit(lambda x: np.cumsum(np.cos(x)) * 3.0)
     for _ in range(3):
