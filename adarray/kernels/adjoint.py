@@ -6,8 +6,8 @@ it, and plainly where only one thread can. A barrier is its own adjoint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -34,21 +34,49 @@ from adarray.compiler.ir.threads import (
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
-from adarray.kernels.forward import ForwardPart, dtype_of
+from adarray.kernels.forward import EVERY, ForwardPart, dtype_of
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs
-from adarray.kernels.reverse import Prologue, Reverse, shadow
+from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.ssa import (
     Def,
     Exchange,
+    Node,
     Place,
     Read,
     SsaLoop,
     SsaProgram,
     Wait,
+    Write,
 )
 from adarray.kernels.warp_adjoints import thread_numbers
+
+
+class Checkpoints(NamedTuple):
+    """How much loops with checkpoints put on the tape.
+
+    Parameters
+    ----------
+    state : int
+        Number of values of a checkpoint.
+    taped : int
+        Number of values of an iteration that runs again.
+    """
+
+    state: int
+    taped: int
+
+
+def _checkpoints(
+    program: SsaProgram, needs: Needs, checkpointed: frozenset[int]
+) -> Checkpoints | None:
+    """Return the largest figures of the loops with checkpoints; None where there are none."""
+    if not checkpointed:
+        return None
+    loops = [n for n in program.nodes if isinstance(n, SsaLoop) and n.number in checkpointed]
+    state = max(sum(c.name in needs.forward.names for c in n.carried) for n in loops)
+    return Checkpoints(state, max(len(needs.taped[n.number]) for n in loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +100,8 @@ class AdjointKernel:
         threads exchange.
     counting : ThreadKernel
         The forward part alone, which counts what it puts on the tape.
+    checkpoints : Checkpoints, optional
+        Of loops that run again from there.
     """
 
     kernel: ThreadKernel
@@ -80,6 +110,7 @@ class AdjointKernel:
     taped: int
     recomputed: tuple[str, ...]
     counting: ThreadKernel
+    checkpoints: Checkpoints | None = None
 
 
 class _Assembly:
@@ -96,6 +127,8 @@ class _Assembly:
         for s in body:
             if isinstance(s, Prologue):
                 out += self._prologue(s.loop)
+            elif isinstance(s, Segment):
+                out += self._segment(s)
             elif isinstance(s, For):
                 out.append(for_(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
             elif isinstance(s, If):
@@ -129,6 +162,22 @@ class _Assembly:
             replayed = [barrier, *replayed, barrier]
         return out + replayed
 
+    def _segment(self, s: Segment) -> list[Stmt]:
+        def name(n: str) -> str:
+            home = self.program.home(n) if n in self.program.values else None
+            inside = home is not None and (home is s.loop or s.loop in home.loops)
+            return f"{n}__c" if inside else n
+
+        forward = ForwardPart(
+            self.program, self.needs.forward, self.hoisted(), name, self.needs.taped, set()
+        )
+        return forward.segment(s.loop, s.first, s.last)
+
+    def hoisted(self) -> set[str]:
+        """Return values that are read outside of the branches of the forward half."""
+        # What is read in the reverse sweep, or goes to the tape behind an iteration.
+        return self.needs.required.get(None, set()).union(*self.needs.taped.values())
+
     def arrays(self, loop: SsaLoop | None) -> set[str]:
         """Return the thread's arrays that are declared in iterations of a loop."""
         return {n.name for n in self.program.nodes if isinstance(n, Place) and n.home is loop}
@@ -139,6 +188,7 @@ def adjoint(
     inputs: frozenset[str],
     private: frozenset[tuple[str, int]] = frozenset(),
     plain: frozenset[str] = frozenset(),
+    checkpoints: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel.
 
@@ -151,13 +201,53 @@ def adjoint(
         See `adarray.kernels.needs`.
     plain : frozenset of str
         Memories of whose elements no two threads touch the same between two barriers.
+    checkpoints : bool
+        Whether loops that can run again put checkpoints on the tape, and nothing else, until the
+        reverse sweep comes to them.
     """
     active = activity(program, set(inputs))
     missing = without_rule(program, active)
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
+    if not checkpoints:
+        return _adjoint(program, inputs, active, private, plain, frozenset())
+    first = Needs(program, set(private))
+    Reverse(program, active, first, plain, inputs).block(program.body, [])
+    return _adjoint(program, inputs, active, private, plain, _repeatable(program, first))
+
+
+def _repeatable(program: SsaProgram, needs: Needs) -> frozenset[int]:
+    """Return loops with a tape that can run again: what they read is as it was, or carried."""
+    numbers = set()
+    for loop in program.nodes:
+        if not isinstance(loop, SsaLoop) or loop.loops or not needs.taped.get(loop.number):
+            continue
+        if all(_runs_again(n, needs) for n in program.nodes if loop in n.loops):
+            numbers.add(loop.number)
+    return frozenset(numbers)
+
+
+def _runs_again(n: Node, needs: Needs) -> bool:
+    if isinstance(n, SsaLoop):
+        return not needs.taped.get(n.number)
+    if isinstance(n, Read):
+        return n.name not in needs.forward.names or n.buffer not in needs.memory
+    if isinstance(n, Write):
+        return not needs.forward.has(n)
+    return not isinstance(n, (Wait, Exchange))
+
+
+def _adjoint(
+    program: SsaProgram,
+    inputs: frozenset[str],
+    active: Activity,
+    private: frozenset[tuple[str, int]],
+    plain: frozenset[str],
+    checkpointed: frozenset[int],
+) -> AdjointKernel:
+    """Return the adjoint of a kernel, with checkpoints in some of its loops."""
     needs = Needs(program, set(private))
-    reverse = Reverse(program, active, needs, plain, inputs)
+    reverse = Reverse(program, active, needs, plain, inputs, checkpointed)
     back = reverse.block(program.body, [])
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
@@ -172,18 +262,18 @@ def adjoint(
     totals += reverse.totals.additions()
     assembly = _Assembly(program, needs, reverse)
     closed = assembly.closed(back)
-    # What is read in the reverse sweep, or goes to the tape behind an iteration, outlives branches.
-    hoisted = needs.required.get(None, set()).union(*needs.taped.values())
     forward = ForwardPart(
-        program, needs.forward, hoisted, lambda n: n, needs.taped, _forward_arrays(program, needs)
-    )
+        program, needs.forward, assembly.hoisted(), lambda n: n, needs.taped,
+        _forward_arrays(program, needs), checkpointed,
+    )  # fmt: skip
     first = forward.statements(program.body)
     if any(isinstance(n, Exchange) for n in program.nodes):
         declared += thread_numbers()
     waits = any(isinstance(n, Wait) for n in program.nodes)
     middle: list[Stmt] = [Barrier()] if waits and first else []
     body = [*_joined(first, middle, declared, closed), *totals]
-    return _finished(program, active, tuple(first), tuple(body), numbers, needs)
+    made = _finished(program, active, tuple(first), tuple(body), numbers, needs)
+    return replace(made, checkpoints=_checkpoints(program, needs, checkpointed))
 
 
 def _joined(
@@ -236,10 +326,13 @@ def _finished(
     ]
     buffers += [Param(s, params[n].dtype, "inout") for n, s in shadows.items()]
     scalars = tuple((n, d) for n, d in k.scalars if n in names)
+    if EVERY.name in names:
+        scalars += ((EVERY.name, EVERY.dtype),)
     dtypes = dict(k.scalars)
     buffers += [Param(f"{n}__sum", dtypes[n], "inout") for n in numbers]
     order = [n for n in k.order if n in names] + list(shadows.values())
     order += [f"{n}__sum" for n in numbers]
+    order += [EVERY.name] if EVERY.name in names else []
     shared = [s for s in k.shared if s.name in names]
     shared += [
         Shared(shadow(s.name), s.dtype, s.size, True) for s in k.shared if shadow(s.name) in names

@@ -15,9 +15,10 @@ from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import checking, facts, figures, ownership, ssa
-from adarray.kernels.adjoint import AdjointKernel, adjoint
+from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
+from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
-from adarray.kernels.launch import compiled, engine, zeros
+from adarray.kernels.launch import TapeError, compiled, engine, zeros
 from adarray.kernels.tangent import TangentKernel, doubled, tangent
 from adarray.kernels.types import FLOATS
 
@@ -61,13 +62,27 @@ class Execution:
             result: T = self._texts[key]
         return result
 
-    def compiled(self, kernel: ThreadKernel, counting: ThreadKernel | None = None) -> Any:
+    def compiled(
+        self,
+        kernel: ThreadKernel,
+        counting: ThreadKernel | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Any:
         """Return a kernel that is ready to run where arrays are computed now."""
         at = engine()
-        return self._memoised((kernel, at), lambda: compiled(kernel, at, counting))
+
+        def again(values: Values) -> int:
+            """Return how many values come to the tape while iterations run again."""
+            return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
+
+        return self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
 
     def adjoint(
-        self, launch: Launch, inputs: frozenset[str], values: Values | None = None
+        self,
+        launch: Launch,
+        inputs: frozenset[str],
+        values: Values | None = None,
+        checkpoints: bool = False,
     ) -> AdjointKernel:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
@@ -75,16 +90,20 @@ class Execution:
         if values is not None and (at.threads > 1 or at.language != "C"):
             blocks = at.language == "C"
             plain = self.owned(launch, values, blocks)
-        return self.of_facts(launch, inputs, plain)
+        return self.of_facts(launch, inputs, plain, checkpoints)
 
     def of_facts(
-        self, launch: Launch, inputs: frozenset[str], plain: frozenset[str]
+        self,
+        launch: Launch,
+        inputs: frozenset[str],
+        plain: frozenset[str],
+        checkpoints: bool = False,
     ) -> AdjointKernel:
         """Return the adjoint where buffers in `plain` have elements of one thread each."""
         private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
         return self._memoised(
-            ("adjoint", inputs, private, plain),
-            lambda: adjoint(self.program, inputs, private, plain),
+            ("adjoint", inputs, private, plain, checkpoints),
+            lambda: adjoint(self.program, inputs, private, plain, checkpoints),
         )
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
@@ -179,7 +198,10 @@ class Execution:
         values: dict[str, Any],
         counting: ThreadKernel | None = None,
     ) -> int:
-        used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
+        try:
+            used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
+        except TapeError as error:
+            raise KernelError(str(error)) from None
         return used
 
     def _check_accesses(self, launch: Launch, args: dict[str, Any]) -> None:
@@ -237,8 +259,48 @@ class Execution:
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        self._run(adjoint_kernel.kernel, launch, args, adjoint_kernel.counting)
+        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting)
+        try:
+            run(launch, args, self.memory_limit)
+        except TapeError as error:
+            args = self.checked(values)
+            adjoint_kernel = self.adjoint(launch, inputs, args, True)
+            if adjoint_kernel.checkpoints is None:
+                raise KernelError(str(error)) from None
+            args = self._with_shadows(adjoint_kernel, args, cotangents)
+            self._with_checkpoints(launch, adjoint_kernel, args)
         return {n: self._gradient(adjoint_kernel, n, args, cotangents) for n in inputs}
+
+    def _with_checkpoints(
+        self, launch: Launch, adjoint_kernel: AdjointKernel, args: dict[str, Any]
+    ) -> int:
+        """Run an adjoint with checkpoints, as many as make its tape short; return its bytes."""
+        checkpoints = adjoint_kernel.checkpoints
+        assert checkpoints is not None
+        # With a checkpoint in each iteration, the tape's length says how many iterations there are.
+        args[EVERY.name] = 1
+        counted = self._count(launch, adjoint_kernel.counting, args)
+        trips = -(-counted // max(1, checkpoints.state))
+        apart = math.sqrt(trips * max(1, checkpoints.state) / checkpoints.taped)
+        args[EVERY.name] = max(1, math.ceil(apart))
+        for name in adjoint_kernel.copies:
+            args[name] = _copied(args[name])
+        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints)
+        try:
+            used: int = run(launch, args, self.memory_limit)
+        except TapeError as error:
+            raise KernelError(str(error)) from None
+        return used
+
+    def _count(self, launch: Launch, counting: ThreadKernel, args: Values) -> int:
+        """Return how many values a thread puts on the tape at most, counted on the host."""
+        at = use("serial")._engine
+        kernel = figures.counted(counting, False)
+        run = self._memoised(("count", kernel, at), lambda: compiled(kernel, at))
+        copies = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in args.items()}
+        copies[figures.COUNTS] = counts = figures.empty_counts()
+        run(launch, copies)
+        return int(counts[2])
 
     def _gradient(
         self, adjoint_kernel: AdjointKernel, name: str, args: dict[str, Any], cotangents: Values

@@ -44,10 +44,11 @@ def sites(kernel: ThreadKernel) -> Sites:
 
 
 class _Counter:
-    """Writes counts behind what is counted."""
+    """Writes counts behind what is counted, or in the place of what goes to the tape."""
 
-    def __init__(self, kernel: ThreadKernel) -> None:
+    def __init__(self, kernel: ThreadKernel, tape: bool) -> None:
         self.buffers = {b.name for b in kernel.buffers}
+        self.tape = tape
 
     def block(self, body: tuple[Stmt, ...]) -> list[Stmt]:
         """Return statements with counts."""
@@ -64,15 +65,19 @@ class _Counter:
                 s = for_(s.var, s.start, s.stop, self.block(s.body))
             elif isinstance(s, While):
                 s = While(s.condition, tuple(self.block(s.body)), s.line, s.any_thread)
-            out.append(s)
+            if self.tape or not isinstance(s, Push):
+                out.append(s)
             if counter is not None:
                 count = Var("int64", counter)
                 out.append(Assign(counter, build.add(count, build.index(1))))
         return out
 
 
-def counted(kernel: ThreadKernel) -> ThreadKernel:
-    """Return a kernel that counts, into an array of its own, what it adds and puts on tapes."""
+def counted(kernel: ThreadKernel, tape: bool = True) -> ThreadKernel:
+    """Return a kernel that counts, into an array of its own, what it adds and puts on tapes.
+
+    Without `tape`, it puts nothing there.
+    """
     names = (*_ADDED.values(), _TAPED)
     first: list[Stmt] = [Local(n, "int64", None, build.index(0)) for n in names]
 
@@ -81,7 +86,7 @@ def counted(kernel: ThreadKernel) -> ThreadKernel:
         return Atomic(COUNTS, build.index(at), combine, value)
 
     last = [note(0, "add", names[0]), note(1, "add", names[1]), note(2, "maximum", names[2])]
-    body = (*first, *_Counter(kernel).block(kernel.body), *last)
+    body = (*first, *_Counter(kernel, tape).block(kernel.body), *last)
     return ThreadKernel(
         f"{kernel.name}_figures", (*kernel.buffers, Param(COUNTS, "int64", "inout")),
         kernel.scalars, (*kernel.order, COUNTS), kernel.shared, body, kernel.tables,

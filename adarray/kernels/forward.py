@@ -9,6 +9,7 @@ from adarray.compiler.ir.loopir import Assign, Expr, Let, Load, Local, Store, Va
 from adarray.compiler.ir.threads import (
     Atomic,
     Barrier,
+    Pop,
     Push,
     Stmt,
     WarpOp,
@@ -22,6 +23,7 @@ from adarray.kernels import build
 from adarray.kernels.needs import Slice
 from adarray.kernels.ssa import (
     Branch,
+    Carried,
     Def,
     Exchange,
     Node,
@@ -32,6 +34,9 @@ from adarray.kernels.ssa import (
     Wait,
     Write,
 )
+
+# Iterations between two checkpoints: an argument of adjoints that have them.
+EVERY = Var("int64", "checkpoint__every")
 
 
 class ForwardPart:
@@ -49,6 +54,9 @@ class ForwardPart:
         For loops by number: values that go to the tape at the end of an iteration.
     arrays : set of str
         The thread's arrays that are declared.
+    checkpointed : frozenset of int, optional
+        Loops by number of which only what iterations begin with goes to the tape, of every
+        `EVERY`-th one.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class ForwardPart:
         name: Callable[[str], str],
         taped: dict[int, list[str]],
         arrays: set[str],
+        checkpointed: frozenset[int] = frozenset(),
     ) -> None:
         self.program = program
         self.part = part
@@ -66,6 +75,7 @@ class ForwardPart:
         self.name = name
         self.taped = taped
         self.arrays = arrays
+        self.checkpointed = checkpointed
 
     def expr(self, e: Expr) -> Expr:
         """Return an expression with the names of the text."""
@@ -161,16 +171,20 @@ class ForwardPart:
     def _loop(self, n: SsaLoop, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         if not self.part.has(n):
             return
-        carried = [c for c in n.carried if c.name in self.part.names]
+        carried = self._carried(n)
         out += [Local(self.name(c.name), c.dtype, None, self.expr(c.first)) for c in carried]
-        counts = n.trips and n.trips in self.part.names
+        sparse = n.number in self.checkpointed
+        counts = sparse or (n.trips and n.trips in self.part.names)
         if counts:
-            count = Var("int64", f"{self.name(n.trips)}__count")
+            count = Var("int64", f"{self.name(n.trips or n.var or '')}__count")
             out.append(Local(count.name, "int64", None, build.index(0)))
-        body = self.statements(n.body)
-        for name in self.taped.get(n.number, ()):
-            body.append(Push(Var(dtype_of(self.program, name), self.name(name))))
-        body += self._advance([(self.name(c.name), self.expr(c.next), c.dtype) for c in carried])
+        body = self._iteration(n, carried, not sparse)
+        if sparse:
+            due = build.compare(
+                "equal", build.call("modulo", "int64", count, EVERY), build.index(0)
+            )
+            state = (Push(Var(c.dtype, self.name(c.name))) for c in carried)
+            body.insert(0, if_(due, tuple(state)))
         if counts:
             body.append(Assign(count.name, build.add(count, build.index(1))))
         if n.var is not None:
@@ -180,8 +194,35 @@ class ForwardPart:
             out.append(While(self.name(n.condition.name), tuple(body)))
         for c in carried:
             self._set(c.out, Var(c.dtype, self.name(c.name)), out, base, depth)
-        if counts:
+        if n.trips and n.trips in self.part.names:
             self._set(n.trips, count, out, base, depth)
+
+    def _carried(self, n: SsaLoop) -> list[Carried]:
+        return [c for c in n.carried if c.name in self.part.names]
+
+    def _iteration(self, n: SsaLoop, carried: list[Carried], taped: bool) -> list[Stmt]:
+        """Return the statements of an iteration, and those that pass on carried values."""
+        body = self.statements(n.body)
+        if taped:
+            for name in self.taped.get(n.number, ()):
+                body.append(Push(Var(dtype_of(self.program, name), self.name(name))))
+        moves = [(self.name(c.name), self.expr(c.next), c.dtype) for c in carried]
+        return body + self._advance(moves)
+
+    def segment(self, n: SsaLoop, first: Expr, last: Expr) -> list[Stmt]:
+        """Return statements that run iterations from a checkpoint on, with all of the tape."""
+        carried = self._carried(n)
+        out: list[Stmt] = []
+        for c in reversed(carried):
+            begun = f"{self.name(c.name)}__begun"
+            out.append(Pop(begun, c.dtype))
+            out.append(Local(self.name(c.name), c.dtype, None, Var(c.dtype, begun)))
+        var = f"{self.name(n.var or n.trips)}__again"
+        body = self._iteration(n, carried, True)
+        if n.var is not None:
+            at = build.add(self.expr(n.start), Var("int64", var))
+            body.insert(0, Let(self.name(n.var), at))
+        return [*out, for_(var, first, last, tuple(body))]
 
     def _advance(self, moves: list[tuple[str, Expr, str]]) -> list[Stmt]:
         """Return statements that set carried values, all as they were before."""

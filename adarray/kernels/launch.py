@@ -31,6 +31,10 @@ _CALL = np.dtype([
 ])  # fmt: skip
 
 
+class TapeError(Exception):
+    """A tape is larger than it may be; no user sees this error."""
+
+
 def engine() -> BaseEngine:
     """Return the engine that compiles kernels here: NumPy's place is taken by the serial one."""
     current = current_mode().engine
@@ -74,21 +78,30 @@ class CpuKernel:
         call["chunk"] = max(1, launch.blocks // (self.threads * _CHUNKS))
         self.run(call.ctypes.data)
         if call["status"]:
-            raise KernelError(
+            raise TapeError(
                 f"kernel {self.kernel.name}: its tape needs more than memory_limit={limit} bytes; "
                 "give a larger one, or launch fewer threads at once"
             )
         return int(call["used"])
 
 
+def _nothing(values: Mapping[str, Any]) -> int:  # noqa: ARG001
+    return 0
+
+
 class CudaKernel:
     """A kernel compiled for a GPU; parameters are those of `CpuKernel`.
 
-    `counting` is the part of it that only counts what goes to the tape.
+    `counting` is the part of it that only counts what goes to the tape; ``extra(values)`` is how
+    many values may come on top of these.
     """
 
     def __init__(
-        self, kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None
+        self,
+        kernel: ThreadKernel,
+        engine: Any,
+        counting: ThreadKernel | None = None,
+        extra: Callable[[Mapping[str, Any]], int] = _nothing,
     ) -> None:
         self.kernel = kernel
         self.library = engine.library
@@ -98,6 +111,7 @@ class CudaKernel:
         self.taped = printer.taped
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
         self.counting: CudaKernel | None = None
+        self.extra = extra
         if self.taped:
             assert counting is not None
             self.counting = CudaKernel.__new__(CudaKernel)
@@ -135,11 +149,11 @@ class CudaKernel:
         if self.counting is None:
             self.run(launch.grid, launch.block, args, shared_mem=shared)
             return 0
-        words = self.counting.most(launch, values)
+        words = self.counting.most(launch, values) + self.extra(values)
         block = 8 * max(1, words) * launch.threads
         many = min(launch.blocks, limit // block)
         if many < 1:
-            raise KernelError(
+            raise TapeError(
                 f"kernel {self.kernel.name}: the tape of one block takes {block} bytes, more than "
                 f"memory_limit={limit}; give a larger one, or fewer threads to a block"
             )
@@ -167,12 +181,17 @@ def _on_gpu(text: str, engine: Any) -> tuple[str, Any]:
     return source, engine.compile_source(source, name)
 
 
-def compiled(kernel: ThreadKernel, engine: Any, counting: ThreadKernel | None = None) -> Any:
+def compiled(
+    kernel: ThreadKernel,
+    engine: Any,
+    counting: ThreadKernel | None = None,
+    extra: Callable[[Mapping[str, Any]], int] = _nothing,
+) -> Any:
     """Return a kernel that is ready to run on an engine."""
     verify(kernel)
     if engine.language == "C":
         return CpuKernel(kernel, engine)
-    return CudaKernel(kernel, engine, counting)
+    return CudaKernel(kernel, engine, counting, extra)
 
 
 def zeros(like: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -36,7 +36,7 @@ from adarray.compiler.ir.threads import (
 from adarray.errors import KernelError
 from adarray.kernels import build, sums
 from adarray.kernels.activity import Activity, dependent
-from adarray.kernels.forward import dtype_of
+from adarray.kernels.forward import EVERY, dtype_of
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.ssa import (
@@ -67,6 +67,15 @@ class Prologue:
         self.loop = loop
 
 
+class Segment:
+    """Stands where iterations from a checkpoint on run again."""
+
+    def __init__(self, loop: SsaLoop, first: Expr, last: Expr) -> None:
+        self.loop = loop
+        self.first = first
+        self.last = last
+
+
 class Reverse:
     """Writes the statements of a program backwards."""
 
@@ -77,12 +86,14 @@ class Reverse:
         needs: Needs,
         plain: frozenset[str],
         inputs: frozenset[str],
+        checkpointed: frozenset[int] = frozenset(),
     ) -> None:
         self.program = program
         self.active = active
         self.needs = needs
         self.plain = plain
         self.inputs = inputs
+        self.checkpointed = checkpointed
         self.live: set[str] = set()  # values whose derivative something has been added to
         self.count = 0
         self.terms: dict[str, sums.Summand] = {}  # by the names of the sums
@@ -420,6 +431,16 @@ class Reverse:
             if c.out in self.live:
                 first = Var(c.dtype, shadow(c.out))
             out.append(Local(shadow(c.name), c.dtype, None, first))
+        body.insert(0, Prologue(n))
+        if n.number in self.checkpointed:
+            self._segments(n, body, out)
+        else:
+            self._backwards(n, body, out)
+        for c in going:
+            self.push(c.first, Var(c.dtype, shadow(c.name)), out)
+
+    def _backwards(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
+        """Write a loop over reverse iterations."""
         back = f"{n.var or n.trips}__back"
         if n.var is not None:
             start, stop = self.read(n.start), self.read(n.stop)
@@ -430,10 +451,34 @@ class Reverse:
             body.insert(0, Let(self.renamed(n.var), current))
         else:
             count = self.read(Var("int64", n.trips))
-        body.insert(1 if n.var is not None else 0, Prologue(n))
         out.append(for_(back, build.index(0), count, body))
-        for c in going:
-            self.push(c.first, Var(c.dtype, shadow(c.name)), out)
+
+    def _segments(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
+        """Write a loop over parts of a loop, the last one first: each runs forward, then back."""
+        name = n.var or n.trips
+        one = build.index(1)
+        if n.var is not None:
+            count = build.subtract(self.read(n.stop), self.read(n.start))
+        else:
+            count = self.read(Var("int64", n.trips))
+        trips, parts = Var("int64", f"{name}__trips"), Var("int64", f"{name}__parts")
+        first, last = Var("int64", f"{name}__first"), Var("int64", f"{name}__last")
+        part, back = f"{name}__part", f"{name}__back"
+        out.append(Let(trips.name, build.call("maximum", "int64", count, build.index(0))))
+        rounded = build.add(trips, build.subtract(EVERY, one))
+        out.append(Let(parts.name, build.call("quotient", "int64", rounded, EVERY)))
+        if n.var is not None:
+            at = build.subtract(build.subtract(last, one), Var("int64", back))
+            body.insert(0, Let(self.renamed(n.var), build.add(self.read(n.start), at)))
+        number = build.subtract(build.subtract(parts, one), Var("int64", part))
+        end = build.call("minimum", "int64", build.add(first, EVERY), trips)
+        whole: list[Any] = [
+            Let(first.name, build.multiply(number, EVERY)),
+            Let(last.name, end),
+            Segment(n, first, last),
+            for_(back, build.index(0), build.subtract(last, first), body),
+        ]
+        out.append(for_(part, build.index(0), parts, whole))
 
 
 def _defined(n: Node) -> set[str]:

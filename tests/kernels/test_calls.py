@@ -140,6 +140,25 @@ def test_vmap_and_jit(square: RawKernel) -> None:
         np.testing.assert_allclose(fast(x, 1.0 + k), 3 * (1 + k) * x**2)
 
 
+def test_jit_of_second_derivatives_and_batches(square: RawKernel) -> None:
+    def f(x: Any) -> Any:
+        y = square.apply(1, 32, (x, np.zeros(3), 2.0, 3))
+        return np.sum(np.sin(y) * y)
+
+    product = adarray.jit(lambda x, v: adarray.hvp(f)(x, v))
+    hessian = adarray.jit(adarray.hessian(f))
+    batched = adarray.jit(adarray.vmap(adarray.grad(f)))
+    for k in range(4):  # compiled from the second call on
+        x, v = X / 2 + k / 4, np.array([1.0, -1.0, 0.5 + k])
+        y = 2 * x * x
+        second = 4 * (np.sin(y) + y * np.cos(y)) + 16 * x * x * (2 * np.cos(y) - y * np.sin(y))
+        np.testing.assert_allclose(product(x, v), second * v, rtol=1e-10)
+        np.testing.assert_allclose(hessian(x), np.diag(second), rtol=1e-10, atol=1e-12)
+        many = np.stack([x, x + 1])
+        slope = 4 * many * (np.sin(2 * many**2) + 2 * many**2 * np.cos(2 * many**2))
+        np.testing.assert_allclose(batched(many), slope, rtol=1e-10)
+
+
 def test_strided_arrays(square: RawKernel) -> None:
     x = np.arange(6.0)[::2]
     y = np.zeros(6)

@@ -16,6 +16,7 @@ from cuda_kernels import CASES, Case
 import adarray
 from adarray.errors import KernelError
 from adarray.kernels import RawKernel, print_cuda
+from adarray.kernels.adjoint import AdjointKernel
 
 CORE = ("saxpy", "product", "tree_dot", "tiled_matmul")
 NAMES = [*CORE, *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n not in CORE)]
@@ -73,6 +74,25 @@ def test_cuda_text_computes_what_c_does(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+@NEEDS_GXX
+@pytest.mark.usefixtures("gpu")
+def test_cuda_text_with_checkpoints() -> None:
+    case = CASES["long_chain"]
+    args = case.args(np.random.default_rng(0), np.float64)
+    gradients = []
+    for limit in (1 << 30, 2000):  # the whole tape of a block takes some 5000 bytes
+        kernel = RawKernel(case.text("float64"), case.name, memory_limit=limit)
+
+        def f(x: Any, kernel: Any = kernel) -> Any:
+            return np.sum(np.arange(1.0, 5.0) * kernel.apply(2, 2, (x, *args[1:])))
+
+        with adarray.use("standin"):
+            gradients.append(np.asarray(adarray.grad(f)(args[0])))
+        adjoints = [a for a in kernel._execution._texts.values() if isinstance(a, AdjointKernel)]
+        assert any(a.checkpoints for a in adjoints) == (limit == 2000)
+    np.testing.assert_allclose(*gradients, rtol=1e-13)
+
+
 @pytest.mark.usefixtures("gpu")
 def test_arrays_on_a_device_that_share_memory_are_refused() -> None:
     kernel = RawKernel(CASES["overwrite"].text("float64"), "overwrite")
@@ -94,14 +114,15 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
     for name, case in CASES.items():
         kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
         args = case.args(np.random.default_rng(0), np.float32)
-        adjoint, _, _ = kernel._adjoint(
-            case.grid, case.block, args, None, case.shared_bytes("float32")
-        )
+        shared = case.shared_bytes("float32")
+        adjoint, launch, _ = kernel._adjoint(case.grid, case.block, args, None, shared)
         inputs = frozenset(kernel._execution.buffers) & set(adjoint.shadows)
         second = kernel._execution.adjoint_tangent(adjoint, inputs & set(adjoint.kernel.order))
         texts = [(k, False) for k in (kernel.kernel, adjoint.kernel, second.kernel)]
         texts.append((kernel._execution.tangent(inputs).kernel, False))
         texts += [(adjoint.counting, True)] if adjoint.taped else []
+        again = kernel._execution.of_facts(launch, kernel._inputs_of(None), frozenset(), True)
+        texts += [(again.kernel, False), (again.counting, True)] if again.checkpoints else []
         for i, (k, counting) in enumerate(texts):
             text += print_cuda.ThreadCudaPrinter(k, f"{name}_{i}", counting).source()
     source = tmp_path / "all.cu"

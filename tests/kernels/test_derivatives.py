@@ -7,24 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_kernels import CASES, MORE, Case
+from kernel_backends import BACKENDS
 
 import adarray
-from adarray.errors import BackendError
 from adarray.kernels import RawKernel
 
-
-def _backends() -> list[Any]:
-    """Return the backends that compile kernels; a GPU that is not there is skipped visibly."""
-    try:
-        adarray.use("cuda")
-        missing = None
-    except BackendError as error:
-        missing = str(error)
-    marks = [pytest.mark.gpu] + ([pytest.mark.skip(reason=missing)] if missing else [])
-    return ["serial", "openmp", pytest.param("cuda", marks=marks)]
-
-
-BACKENDS = _backends()
 # The core has the twelve kernels of the design, and those that people publish once each.
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in MORE]
 NAMES = [n for n in CASES if n not in MORE] + SLOW

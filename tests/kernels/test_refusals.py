@@ -169,5 +169,6 @@ def test_a_tape_above_the_limit_is_refused() -> None:
 
     with adarray.use("serial"):
         assert adarray.grad(f)(np.ones(50)).shape == (50,)
+        assert adarray.grad(f)(np.ones(500)).shape == (500,)  # with checkpoints
         with pytest.raises(KernelError, match="its tape needs more than memory_limit=1000 bytes"):
-            adarray.grad(f)(np.ones(500))
+            adarray.grad(f)(np.ones(50_000))

@@ -192,3 +192,32 @@ __global__ void pairwise_cutoff(const REAL2 *pos, REAL *potential, REAL epsilon,
     lambda r, t: [r.uniform(0, 3, (7, 2)).astype(t), np.zeros(7, t), t(0.8), t(2.1), 7],
     (0, 2),
 )  # fmt: skip
+
+CASES.add(
+    "long_chain",
+    r"""
+// a loop that counts, with a branch and a loop inside, and one that converges, behind a branch
+__global__ void long_chain(const REAL *x, REAL *y, int n, int most) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    REAL p = 1, q = x[i];
+    for (int k = 0; k < n; k++) {
+        p *= x[k];
+        for (int j = 0; j < 2; j++) q += (REAL)0.1 * x[j];
+        q = sin(q) + p * (REAL)0.1;
+        if (k % 3 == 0) q = q * q;
+    }
+    REAL r = p;
+    if (i > 0) {
+        int steps = 0;
+        while (fabs(r * r - 2) > (REAL)1e-12 && steps < most) {
+            r = r - (REAL)0.02 * (r * r - x[0] - 1) / (2 * r);
+            steps++;
+        }
+    }
+    y[i] = p + q * r;
+}
+""",
+    2, 2,
+    lambda r, t: [r.uniform(0.99, 1.01, 60).astype(t), np.zeros(4, t), 60, 30],
+    (0,),
+)  # fmt: skip
