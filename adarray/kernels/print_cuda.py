@@ -156,7 +156,7 @@ class ThreadCudaPrinter(ThreadPrinter):
         return "\n".join(self.lines) + "\n"
 
     def _geometry(self) -> None:
-        if not self.taped:
+        if not self.taped and not self.counting:
             return
         self.line("int64_t adarray_top = 0;")
         if self.counting:
