@@ -87,9 +87,10 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
         at = engine()
-        if values is not None and (at.threads > 1 or at.language != "C"):
-            blocks = at.language == "C"
-            plain = self.owned(launch, values, blocks)
+        if at.language == "C" and at.threads == 1:
+            plain = frozenset(self.buffers)  # one thread of the processor adds to all of them
+        elif values is not None:
+            plain = self.owned(launch, values, at.language == "C")
         return self.of_facts(launch, inputs, plain, checkpoints)
 
     def of_facts(

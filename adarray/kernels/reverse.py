@@ -297,7 +297,7 @@ class Reverse:
 
     def _into(self, buffer: str, place: Expr, value: Expr, out: list[Any]) -> None:
         """Add to the element of a shadow at an index of the kernel."""
-        total = self.totals.of(buffer, place, value.dtype) if buffer not in self.plain else None
+        total = self.totals.of(buffer, place, value.dtype)
         if total is not None:
             out.append(Assign(total.name, build.add(total, value)))
             return
