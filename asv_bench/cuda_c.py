@@ -94,7 +94,7 @@ WORK: dict[str, Callable[[int, int], Launch]] = {
 GROWTH = (1, 4, 16, 100)
 # How many times the least number of threads a growth of 1 stands for, of threads and of work: the
 # launch itself takes less time than so many threads. A GPU needs some ten thousand to be busy.
-FIRST = {"serial": (8, 2), "openmp": (32, 8), "cuda": (16, 256)}
+FIRST = {"serial": (4, 2), "openmp": (32, 8), "cuda": (16, 256)}
 
 
 def best(*runs: Callable[[], Any], clock: Callable[[], float]) -> list[float]:
