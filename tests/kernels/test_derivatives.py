@@ -132,3 +132,24 @@ def test_second_derivatives_are_differences_of_first(name: str, backend: str) ->
 @pytest.mark.parametrize("name", MORE)
 def test_adjoints_of_published_kernels(name: str) -> None:
     test_adjoints_are_transposed_tangents(name, "float64", "serial")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["lattice_boltzmann", "tree_dot", "warp_softmax", "affine_rows"])
+def test_members_of_a_batch_are_each_on_its_own(name: str, backend: str) -> None:
+    case = CASES[name]
+    kernel, args = _setup(case, "float64")
+    f = _function(case, kernel, args, "float64")
+    x = tuple(args[i] for i in case.by)
+    members = [tuple(scale * a for a in x) for scale in (1.0, 0.7, 1.2)]
+    stacked = tuple(np.stack(parts) for parts in zip(*members, strict=True))
+
+    def loss(*by: Any) -> Any:
+        return np.sum(np.sin(f(*by)))
+
+    gradient = adarray.grad(loss, tuple(range(len(x))))
+    with adarray.use(backend):
+        for one, many in ((f, adarray.vmap(f)), (gradient, adarray.vmap(gradient))):
+            each = [_tuple(one(*m)) for m in members]
+            for p, q in zip(_tuple(many(*stacked)), zip(*each, strict=True), strict=True):
+                np.testing.assert_allclose(p, np.stack(q), rtol=1e-11, atol=1e-12)
