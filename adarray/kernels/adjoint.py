@@ -272,8 +272,8 @@ def _adjoint(
     waits = any(isinstance(n, Wait) for n in program.nodes)
     middle: list[Stmt] = [Barrier()] if waits and first else []
     body = [*_joined(first, middle, declared, closed), *totals]
-    made = _finished(program, active, tuple(first), tuple(body), numbers, needs)
-    return replace(made, checkpoints=_checkpoints(program, needs, checkpointed))
+    kernel = _finished(program, active, tuple(first), tuple(body), numbers, needs)
+    return replace(kernel, checkpoints=_checkpoints(program, needs, checkpointed))
 
 
 def _joined(

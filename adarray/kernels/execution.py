@@ -145,17 +145,17 @@ class Execution:
         return self._fact(("owned", shape, sizes, blocks), find)
 
     def figures(
-        self, launch: Launch, made: AdjointKernel, values: Values, numbers: int
+        self, launch: Launch, adjoint_kernel: AdjointKernel, values: Values, numbers: int
     ) -> figures.Figures:
         """Return what a launch of an adjoint does, counted on the host."""
         at = use("serial")._engine
-        kernel = figures.counted(made.kernel)
+        kernel = figures.counted(adjoint_kernel.kernel)
         run = self._memoised(("figures", kernel, at), lambda: compiled(kernel, at))
         args = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in values.items()}
-        args = self._with_shadows(made, args, {})
+        args = self._with_shadows(adjoint_kernel, args, {})
         args[figures.COUNTS] = counts = figures.empty_counts()
         run(launch, args)
-        return figures.figures(made.kernel, launch, counts, numbers, self.memory_limit)
+        return figures.figures(adjoint_kernel.kernel, launch, counts, numbers, self.memory_limit)
 
     def tangent(self, inputs: frozenset[str]) -> TangentKernel:
         """Return the tangent by some parameters."""

@@ -401,9 +401,9 @@ def test_members_of_a_batch_are_layers_of_the_grid(
     def loss(f: Any) -> Any:
         return lambda x, w, y, a: np.sum(np.sin(f(x, w, y, a)))
 
-    found = adarray.vmap(f, axes)(x, w, y, a)
+    result = adarray.vmap(f, axes)(x, w, y, a)
     assert launches == [("step_members", (2, 1, 3))]
-    np.testing.assert_allclose(found, adarray.vmap(_step, axes)(x, w, y, a))
+    np.testing.assert_allclose(result, adarray.vmap(_step, axes)(x, w, y, a))
     every = (0, 1, 2, 3)
     for outer in (
         lambda g: adarray.vmap(adarray.grad(loss(g), every), axes)(x, w, y, a),

@@ -97,6 +97,6 @@ def test_random_kernels_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
             forced = False
             exact = adarray.grad(f, (0, 1, 2))(x, y, p)
             forced = True
-            found = adarray.grad(f, (0, 1, 2))(x, y, p)
-        for a, b in zip(found, exact, strict=True):
+            gradient = adarray.grad(f, (0, 1, 2))(x, y, p)
+        for a, b in zip(gradient, exact, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)

@@ -15,7 +15,7 @@ from cuda_kernels import CASES, Case
 
 import adarray
 from adarray.errors import KernelError
-from adarray.kernels import RawKernel, print_cuda
+from adarray.kernels import RawKernel, batched, print_cuda
 from adarray.kernels.adjoint import AdjointKernel
 
 CORE = ("saxpy", "product", "tree_dot", "tiled_matmul")
@@ -123,6 +123,7 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
         texts += [(adjoint.counting, True)] if adjoint.taped else []
         again = kernel._execution.of_facts(launch, kernel._inputs_of(None), frozenset(), True)
         texts += [(again.kernel, False), (again.counting, True)] if again.checkpoints else []
+        texts.append((batched.batched(kernel.kernel), False))
         for i, (k, counting) in enumerate(texts):
             text += print_cuda.ThreadCudaPrinter(k, f"{name}_{i}", counting).source()
     source = tmp_path / "all.cu"
