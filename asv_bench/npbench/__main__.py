@@ -29,9 +29,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a gradient of adarray's is wrong, else 0."""
     options = parse(argv)
     figures = json.loads(options.load.read_text()) if options.load else collect(options)
-    print(report.text(figures))
     for path in options.output:
         path.write_text(json.dumps(figures, indent=1) + "\n")
+    print(report.text(figures))
     if options.docs:
         report.write(figures, options.docs)
         for size in figures["sizes"]:

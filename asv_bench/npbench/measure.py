@@ -66,6 +66,8 @@ def figures(r: Result, expected: list[list[float]]) -> dict[str, Any]:
     if said["slopes"]:
         row["deviation"] = off = deviation(said["slopes"], expected) if expected else None
         row["right"] = off is not None and off <= TOLERANCE[said["single"]]
+    elif r.prepared["gradients"]:
+        return {"error": "it has no floating-point inputs"}
     return row
 
 

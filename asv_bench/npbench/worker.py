@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from asv_bench.jit.once import forget_peak, status, timed
-from asv_bench.npbench.engines import Task, make
+from asv_bench.npbench.engines import NumPyEngine, Task, make
 from asv_bench.npbench.programs import copied, differences, directions, find, objective, slopes
 from asv_bench.worker import UNTIL_COMPILED, Worker, batch_size, digest_of, serving
 
@@ -39,9 +39,9 @@ class ProgramWorker(Worker):
         Returns
         -------
         dict
-            ``digest``: of value and gradients; ``slopes``: along `directions`; ``first``: seconds
-            until the last of the first calls; ``peak``: bytes that they took at most; ``note``:
-            why it is not compiled.
+            ``digest``: of value and gradients; ``slopes``: along `directions`; ``gradients``:
+            whether the engine has any; ``first``: seconds until the last of the first calls;
+            ``peak``: bytes that they took at most; ``note``: why it is not compiled.
         """
         del kind  # it does one thing
         self.calls.clear()
@@ -77,6 +77,7 @@ class ProgramWorker(Worker):
         return {
             "digest": digest_of(value, [_real(g) for g in gradients.values()]),
             "slopes": found,
+            "gradients": not isinstance(self.engine, NumPyEngine),
             "first": sum(spent),
             "peak": peak,
             "note": prepared.note(),

@@ -253,7 +253,14 @@ def test_tables_and_means() -> None:
 def test_what_the_report_says_of_an_engine() -> None:
     from asv_bench.fleet import Result
 
-    said = {"first": 1.0, "peak": 2.0, "note": "", "single": False, "slopes": [(1.0, 1.0)]}
+    said: dict[str, Any] = {
+        "first": 1.0,
+        "peak": 2.0,
+        "note": "",
+        "single": False,
+        "slopes": [(1.0, 1.0)],
+    }
+    said["gradients"] = True
     result = Result([[0.5], [0.7]], [1.0, 1.0], [0.0, 0.0], prepared=said)
     assert measure.figures(result, [[0.9, 1.00001]])["right"]
     assert not measure.figures(result, [[0.9, 1.1]])["right"]
@@ -261,6 +268,10 @@ def test_what_the_report_says_of_an_engine() -> None:
     single = result._replace(prepared={**said, "single": True})
     assert measure.figures(single, [[0.99]])["right"]
     assert measure.figures(Result([], [], [], "broken"), []) == {"error": "broken"}
+    whole = result._replace(prepared={**said, "slopes": []})  # of whole numbers alone
+    assert measure.figures(whole, []) == {"error": "it has no floating-point inputs"}
+    value = result._replace(prepared={**said, "slopes": [], "gradients": False})
+    assert "right" not in measure.figures(value, [])
 
 
 WRONG = {
