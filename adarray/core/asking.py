@@ -97,7 +97,9 @@ def _place_of_type(x: Any, name: str, names: frozenset[str], depth: int) -> str:
     elif issubclass(kind, TABLES):
         if depth and not (kind is tuple and len(x) > 1 and all(isinstance(i, type) for i in x)):
             # Several classes in a tuple are what isinstance takes.
-            items = list(items_of(x))[:_MOST] if len(x) <= _MOST else []
+            # Without asking lists: one that jit passes notes when it is read.
+            count = list.__len__(x) if isinstance(x, list) else len(x)
+            items = list(items_of(x)) if count <= _MOST else []
             parts = [(f"an item of {name}", i) for i in items]
     elif kind is types.SimpleNamespace or is_clients(x if issubclass(kind, type) else kind):
         parts = [(f"{name}.{n}", v) for n, v in _attributes(x) if n in names]

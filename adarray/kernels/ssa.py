@@ -345,10 +345,10 @@ class _Maker:
     def _exchange(self, s: WarpOp) -> None:
         value, lane = self.expr(s.value), self.expr(s.lane)
         mask = None if s.mask is None else self.expr(s.mask)
-        op = replace(s, name=self.fresh(s.name), value=value, lane=lane, mask=mask)
-        node = Exchange(op=op)
-        self.values[op.name] = node
-        self.env[s.name] = Var(op.dtype, op.name)
+        exchange = replace(s, name=self.fresh(s.name), value=value, lane=lane, mask=mask)
+        node = Exchange(op=exchange)
+        self.values[exchange.name] = node
+        self.env[s.name] = Var(exchange.dtype, exchange.name)
         self.add(node)
 
     def _part(self, body: tuple[Stmt, ...]) -> tuple[list[Node], dict[str, Expr]]:

@@ -1,4 +1,7 @@
-"""Rules that a test registers are taken back; those that adarray loads meanwhile stay."""
+"""Rules that a test registers are taken back; those that adarray loads meanwhile stay.
+
+For tests of `register_rule` and its like.
+"""
 
 from __future__ import annotations
 

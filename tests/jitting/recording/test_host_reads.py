@@ -149,7 +149,7 @@ EAGER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "length of text": (lambda x: x * len(str(x[0])), "text is made of a computed value"),
     "array2string": (lambda x: len(np.array2string(x)), "array2string returned a str"),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)), "cannot be recorded"),
-    "json": (lambda x: json.loads(json.dumps(x.tolist())), "not JSON serializable"),
+    "json": (lambda x: json.loads(json.dumps(x.tolist())), "JSON: a traced value would leave"),
     "statistics": (lambda x: statistics.mean(x.tolist()), "cannot be recorded"),
     "tobytes": (lambda x: np.frombuffer(x.tobytes()), r"plain ndarray.*file .*test_host_reads"),
     "memoryview": (lambda x: memoryview(x).nbytes, "memoryview"),
