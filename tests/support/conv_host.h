@@ -106,7 +106,7 @@ static void host_blocks(unsigned (&r)[4], const unsigned *p, bool turn)
     __syncwarp(~0u);
 }
 static void read_blocks(unsigned (&r)[4], const unsigned *p) { host_blocks(r, p, false); }
-static void read_turned(unsigned (&r)[4], const unsigned *p) { host_blocks(r, p, true); }
+static void read_transposed(unsigned (&r)[4], const unsigned *p) { host_blocks(r, p, true); }
 
 /* The product of a row of a and a column of b that four lanes hold two words each of. */
 static float inner(unsigned a, unsigned b)
@@ -162,7 +162,7 @@ static void multiply_tiles(float (&c)[CHANNELS / 2], Tile a, Tile b)
     }
 }
 #if KIND != 2
-static void multiply_turned(float (&c)[CHANNELS / 2], Tile a, Tile b)
+static void multiply_transposed(float (&c)[CHANNELS / 2], Tile a, Tile b)
 {
     for (unsigned k = 0; k < CHANNELS / 2; k++) {
         const unsigned row = threadIdx.x / 32 % 4 * 16 + k / 2 % 2 * 8 + threadIdx.x % 32 / 4;
