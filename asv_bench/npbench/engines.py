@@ -259,7 +259,7 @@ class DaCeEngine:
         self.autodiff.add_backward_pass(sdfg=sdfg, outputs=["objective"], inputs=names)
         compiled = sdfg.compile()
         symbols = self._symbols(task, program)
-        given = sdfg.arglist()
+        argument_types = sdfg.arglist()
         data = copied(task.data)  # it takes no views
         weights = {
             f"weights_{k}": np.ascontiguousarray(np.atleast_1d(w))
@@ -267,7 +267,9 @@ class DaCeEngine:
         }
 
         def call() -> Any:
-            space = {k: x for k, x in copied(data, task.objective.written).items() if k in given}
+            space = {
+                k: x for k, x in copied(data, task.objective.written).items() if k in argument_types
+            }
             for k, x in zip(outputs, task.objective.outputs, strict=True):
                 if k in returned:
                     space[k] = np.zeros(np.atleast_1d(x).shape, x.dtype)

@@ -43,8 +43,8 @@ def one(fleet: Fleet, name: str, root: str, size: str) -> dict[str, Any]:
     """Return the times of one program of one size, and whether its gradients are right."""
     results = fleet.race(size, name, root=root, size=size)
     try:
-        asked = fleet.members["numpy"].ask(do="differences", name=name, root=root, size=size)
-        expected = asked["slopes"]
+        differences = fleet.members["numpy"].ask(do="differences", name=name, root=root, size=size)
+        expected = differences["slopes"]
     except Failed as error:
         expected, results["numpy"] = [], Result([], [], [], str(error))
     return {engine: figures(r, expected) for engine, r in results.items()}

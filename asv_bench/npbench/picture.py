@@ -31,14 +31,14 @@ def unit(report: dict[str, Any]) -> str | None:
 def points(report: dict[str, Any], size: str) -> dict[str, list[tuple[float, str]]]:
     """Return ``(time / unit, program)`` by engine; wrong gradients have none."""
     ours = unit(report)
-    found: dict[str, list[tuple[float, str]]] = {}
+    ratios: dict[str, list[tuple[float, str]]] = {}
     for program, sizes in report["programs"].items():
         row = sizes.get(size, {})
         for name in MARKS:
             x = ratio(row, ours, name) if ours and name != ours else None
             if x is not None and row[name]["right"]:
-                found.setdefault(name, []).append((x, program))
-    return found
+                ratios.setdefault(name, []).append((x, program))
+    return ratios
 
 
 def draw(report: dict[str, Any], size: str, paths: list[Path]) -> None:

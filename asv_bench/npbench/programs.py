@@ -75,9 +75,9 @@ class Program(NamedTuple):
         init = self.info.get("init")
         if init:
             make = getattr(self.text(""), init["func_name"])
-            made = make(*[data[k] for k in init["input_args"]])
+            initial = make(*[data[k] for k in init["input_args"]])
             names = init["output_args"]
-            data.update(zip(names, made if len(names) > 1 else (made,), strict=True))
+            data.update(zip(names, initial if len(names) > 1 else (initial,), strict=True))
         return {k: data[k] for k in self.info["input_args"]}
 
     def inputs(self, data: Data) -> list[str]:
@@ -201,7 +201,7 @@ STEPS = (1e-3, 1e-4, 1e-5, 1e-6)
 def directions(program: Program, data: Data) -> list[Data]:
     """Return directions in which slopes are compared: one array for each input."""
     rng = np.random.default_rng(zlib.crc32(program.name.encode()) + 1)
-    made = []
+    along = []
     for _ in range(DIRECTIONS):
         direction = {}
         for k in program.inputs(data):
@@ -210,8 +210,8 @@ def directions(program: Program, data: Data) -> list[Data]:
             if x.dtype.kind == "c":
                 d = d + 1j * rng.normal(size=x.shape)
             direction[k] = d * (np.max(np.abs(x), initial=0.0) or 1.0)
-        made.append(direction)
-    return made
+        along.append(direction)
+    return along
 
 
 def slopes(gradients: Data, along: list[Data]) -> list[tuple[float, float]]:
@@ -219,12 +219,12 @@ def slopes(gradients: Data, along: list[Data]) -> list[tuple[float, float]]:
 
     The gradient of a complex number ``a + ib`` is ``df/da - i df/db``.
     """
-    found = []
+    products = []
     for direction in along:
         parts = [np.real(np.asarray(gradients[k]) * d).ravel() for k, d in direction.items()]
         flat = np.concatenate(parts).astype(np.float64)
-        found.append((float(np.sum(flat)), float(np.linalg.norm(flat))))
-    return found
+        products.append((float(np.sum(flat)), float(np.linalg.norm(flat))))
+    return products
 
 
 def differences(program: Program, data: Data) -> list[list[float]]:
@@ -254,9 +254,9 @@ def _widened(x: Any) -> Any:
     return x.astype(np.result_type(x, np.float64))
 
 
-def deviation(found: list[tuple[float, float]], by_differences: list[list[float]]) -> float:
+def deviation(products: list[tuple[float, float]], by_differences: list[list[float]]) -> float:
     """Return by how much slopes differ from differences, in units of their size."""
     return max(
         min(abs(slope - h) / (max(abs(slope), abs(h), norm) or 1.0) for h in steps)
-        for (slope, norm), steps in zip(found, by_differences, strict=True)
+        for (slope, norm), steps in zip(products, by_differences, strict=True)
     )

@@ -48,17 +48,17 @@ def summary(report: dict[str, Any], size: str) -> list[list[str]]:
     """Return the rows of the table of engines: how many programs, and how fast."""
     rows = [sizes[size] for sizes in report["programs"].values() if size in sizes]
     names = [n for n in engines(report) if n != "numpy"]
-    found = []
+    table = []
     for n in names:
         done = [r[n] for r in rows if "median" in r.get(n, {})]
-        found.append([
+        table.append([
             n,
             str(sum(r["right"] for r in done)),
             str(sum(not r["right"] for r in done)),
             str(sum(bool(r["note"]) for r in done)),
             *[ratio_text(geometric_mean(report, size, n, m)[0]) for m in names],
         ])  # fmt: skip
-    return found
+    return table
 
 
 def text(report: dict[str, Any]) -> str:

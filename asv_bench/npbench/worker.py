@@ -72,11 +72,11 @@ class ProgramWorker(Worker):
         while calls < MORE and sum(later) < MORE_S:  # slow compiled code is given up meanwhile
             later.append(timed(call))
             calls += 1
-        found = slopes(gradients, directions(program, data)) if gradients else []
+        products = slopes(gradients, directions(program, data)) if gradients else []
         self.calls.append((prepared.call, batch_size(prepared.call)))
         return {
             "digest": digest_of(value, [_real(g) for g in gradients.values()]),
-            "slopes": found,
+            "slopes": products,
             "gradients": not isinstance(self.engine, NumPyEngine),
             "first": sum(spent),
             "peak": peak,

@@ -137,8 +137,8 @@ def test_gradients_are_those_of_differences(root: Path, name: str, kind: str) ->
     expected, none = engines.make("numpy", 1).prepare(one), {}
     assert (pytest.approx(value, rel=1e-12), none) == expected.result(expected.call())
     along = programs.directions(one.program, one.data)
-    found = programs.slopes(gradients, along)
-    assert programs.deviation(found, programs.differences(one.program, one.data)) < 1e-6
+    products = programs.slopes(gradients, along)
+    assert programs.deviation(products, programs.differences(one.program, one.data)) < 1e-6
     wrong = {k: g * 1.01 + 0.01 for k, g in gradients.items()}
     bad = programs.slopes(wrong, along)
     assert programs.deviation(bad, programs.differences(one.program, one.data)) > 1e-4
@@ -162,14 +162,14 @@ def test_engines_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_computes_and_is_timed(root: Path) -> None:
-    made = worker.ProgramWorker("numpy", 1)
-    answer = made.prepare("S", "sweep", str(root))
+    numpy_worker = worker.ProgramWorker("numpy", 1)
+    answer = numpy_worker.prepare("S", "sweep", str(root))
     assert answer["slopes"] == []
     assert len(answer["digest"]) == 1
     assert answer["first"] > 0.0
-    slopes = made.differences(str(root), "sweep", "S")["slopes"]
+    slopes = numpy_worker.differences(str(root), "sweep", "S")["slopes"]
     assert np.shape(slopes) == (programs.DIRECTIONS, len(programs.STEPS))
-    assert made.measure(0.0)["times"][0] > 0.0
+    assert numpy_worker.measure(0.0)["times"][0] > 0.0
 
 
 @pytest.fixture(scope="module")

@@ -235,12 +235,12 @@ def test_many_units_are_compiled_some_at_a_time(
     monkeypatch.setattr(compiler, "start_unit", noted)
     monkeypatch.setattr(compiler, "processors", lambda: 3)
     copy = 'while [ "$1" != -o ]; do shift; done; sleep 0.05; cp "$3" "$2"'
-    made = compiler.Compiler((_script(tmp_path / "copy", copy),), "copy 1.0", "gcc")
+    copied = compiler.Compiler((_script(tmp_path / "copy", copy),), "copy 1.0", "gcc")
     sources = [tmp_path / f"unit{i}.c" for i in range(9)]
     for i, source in enumerate(sources):
         source.write_text(f"unit {i}")
     targets = [source.with_suffix(".so") for source in sources]
-    compiler.compile_units(made, [], sources, targets)
+    compiler.compile_units(copied, [], sources, targets)
     assert [t.read_text() for t in targets] == [f"unit {i}" for i in range(9)]
     assert len(alive) == 9
     assert max(most) == 3

@@ -22,11 +22,11 @@ def rules_taken_back() -> Iterator[None]:
     Modules with rules of adarray's own are loaded when they are needed first, and only once.
     """
     registries: tuple[dict[Any, Op], ...] = (OPS, FUNCTIONS, POINTWISE)
-    kept = [dict(r) for r in registries]
+    copies = [dict(r) for r in registries]
     try:
         yield
     finally:
-        for registry, before in zip(registries, kept, strict=True):
+        for registry, before in zip(registries, copies, strict=True):
             for key in [k for k, op in registry.items() if k not in before and not _is_ours(op)]:
                 del registry[key]
             registry.update(before)

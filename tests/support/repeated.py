@@ -68,7 +68,7 @@ def repeat(
         for backend in backends:
             f, state = make()
             transformed = TRANSFORMS[mode](f)
-            for k, (value, held) in enumerate(expected):
+            for k, (value, reference) in enumerate(expected):
                 title = f"{mode} on {backend}, call {k}"
                 with use_all_sizes(backend), warnings.catch_warnings():
                     warnings.simplefilter("ignore", JitWarning)
@@ -78,5 +78,5 @@ def repeat(
                         refused[mode] += 1
                         break
                 np.testing.assert_allclose(got, value, 1e-6, 1e-7, err_msg=title)
-                np.testing.assert_equal(state(), held, err_msg=title)
+                np.testing.assert_equal(state(), reference, err_msg=title)
     return refused

@@ -192,7 +192,7 @@ def test_what_a_cache_holds(maxsize: int | None, typed: bool) -> None:
     ]  # fmt: skip
     for args, kwargs in calls:
         misses = f.cache_info().misses
-        held = holds(f, args, kwargs)
+        is_cached = holds(f, args, kwargs)
         f(*args, **kwargs)
-        assert held is (f.cache_info().misses == misses)
+        assert is_cached is (f.cache_info().misses == misses)
         assert holds(f, args, kwargs)

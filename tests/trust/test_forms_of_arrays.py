@@ -12,7 +12,7 @@ import pytest
 from repeated import X, repeat
 
 import adarray
-from adarray.jitting.captures.parts import Form
+from adarray.jitting.captures.parts import ArrayForm
 
 # NumPy 2.5 advises against setting shapes and types.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -25,7 +25,7 @@ def in_a_closure(a: np.ndarray) -> Callable[[], np.ndarray]:
 
 def in_a_class(a: np.ndarray) -> Callable[[], np.ndarray]:
     class Holder:
-        held = a
+        attribute = a
 
     return lambda: Holder.held
 
@@ -93,7 +93,7 @@ CHANGES = (opened_and_closed, asked_between, refused_between, turned, read_as_bi
 def test_what_a_function_sets(place: Any, change: Any) -> None:
     def make() -> Made:
         get = place(np.array([0.5, 1.5, -1.0, 2.0]))
-        return lambda x: change(get, x), lambda: Form(get()).items()
+        return lambda x: change(get, x), lambda: ArrayForm(get()).items()
 
     assert not repeat(make)
 
@@ -101,14 +101,14 @@ def test_what_a_function_sets(place: Any, change: Any) -> None:
 @pytest.mark.parametrize("a", [np.array(["a", "b"]), np.array([1.0, None], object)], ids=["U", "O"])
 def test_arrays_without_numbers(a: np.ndarray) -> None:
     def make() -> Made:
-        held = a.copy()
+        array = a.copy()
 
         def f(x: Any) -> Any:
-            held.flags.writeable = not held.flags.writeable
-            held.shape = (1, 2) if held.ndim == 1 else (2,)
-            return np.sum(x) * held.ndim
+            array.flags.writeable = not array.flags.writeable
+            array.shape = (1, 2) if array.ndim == 1 else (2,)
+            return np.sum(x) * array.ndim
 
-        return f, lambda: Form(held).items()
+        return f, lambda: ArrayForm(array).items()
 
     assert not repeat(make)
 
@@ -127,8 +127,8 @@ def test_a_view_is_put_back_while_its_base_is_closed() -> None:
     base = np.zeros(6)
     view = base[::2]
     base.flags.writeable = False
-    before = Form(view).items()
+    before = ArrayForm(view).items()
     view.flags.writeable = False
-    Form(view).update(before)
+    ArrayForm(view).update(before)
     assert view.flags.writeable
     assert not base.flags.writeable

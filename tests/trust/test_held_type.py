@@ -134,6 +134,6 @@ def test_what_took_its_place_is_type_elsewhere() -> None:
     assert default(x) is type(x)
     assert default(2) is int
     assert default.__defaults__ is not None
-    made = default.__defaults__[0]("Made", (), {"a": 1})
-    assert (type(made), made.a) == (type, 1)
+    cls = default.__defaults__[0]("Made", (), {"a": 1})
+    assert (type(cls), cls.a) == (type, 1)
     assert Type(3) is int

@@ -14,7 +14,7 @@ from adarray.base.runtime import MODE, Mode
 from adarray.base.scope import SCOPE
 from adarray.intercepting.memory import holds
 from adarray.jitting.captures.fingerprints import OpaqueError, SavedFingerprint
-from adarray.jitting.captures.parts import Form
+from adarray.jitting.captures.parts import ArrayForm
 from adarray.jitting.captures.walk import is_walked
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.symbolic import UntraceableError
@@ -52,7 +52,7 @@ class CachedCall:
         self._fingerprint: SavedFingerprint | None = None
         self.opaque = ""
         self._contents: list[tuple[np.ndarray, Content]] = []
-        self._forms: list[tuple[Form, dict[str, Any]]] = []
+        self._forms: list[tuple[ArrayForm, dict[str, Any]]] = []
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class CachedCall:
             SCOPE.reset(scope)
         arrays = [x for x in flatten(self._result)[0] if isinstance(x, np.ndarray)]
         self._contents = [(x, Content(x)) for x in arrays if not x.dtype.hasobject]
-        self._forms = [(form, form.items()) for form in map(Form, arrays)]
+        self._forms = [(form, form.items()) for form in map(ArrayForm, arrays)]
         try:
             self._fingerprint = SavedFingerprint(self._result, is_walked)
         except OpaqueError as error:

@@ -28,10 +28,10 @@ from adarray.jitting.captures.effects import GrowingList, StateBefore, items_of
 from adarray.jitting.captures.fingerprints import is_python, slots_in
 from adarray.jitting.captures.kinds import is_library, is_ours, names_in, stored_in
 from adarray.jitting.captures.parts import (
+    ArrayForm,
     Cells,
     ClassAttributes,
     Elements,
-    Form,
     ObjectParts,
     Slots,
 )
@@ -290,7 +290,7 @@ class Clones:
         elif kind == "objects":
             parts.append((Cells(original),) * 2 + ("",))
         if isinstance(original, np.ndarray) and (clone is original or obj.hidden):
-            parts.append((Form(original),) * 2 + ("",))
+            parts.append((ArrayForm(original),) * 2 + ("",))
         for cls in (original if kind == "class" else type(original)).__mro__:
             if cls not in self._classes and not is_library(cls.__module__):
                 self._classes.add(cls)

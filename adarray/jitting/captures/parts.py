@@ -136,7 +136,7 @@ class Cells(ObjectParts):
         raise KeyError(key)
 
 
-class Form(ObjectParts):
+class ArrayForm(ObjectParts):
     """What can be set of an array besides its elements."""
 
     __slots__ = ("_shape",)

@@ -343,15 +343,15 @@ class TestMemory:
 
         def counts(n):
             x, y = RNG.normal(size=(n, n)) + 3 * np.eye(n), RNG.normal(size=n)
-            made = checked(adarray.grad(loop), x, y)
-            assert made.arena <= 3 * x.nbytes
-            assert not any(isinstance(s, CallStep) for s in made.steps)
+            planned = checked(adarray.grad(loop), x, y)
+            assert planned.arena <= 3 * x.nbytes
+            assert not any(isinstance(s, CallStep) for s in planned.steps)
             whole = [
                 s
-                for s in made.steps
+                for s in planned.steps
                 if isinstance(s, KernelStep) and s.work >= 0.5 * x.size and len(s.values) == 1
             ]
-            return len(whole), sum(s.work for s in made.steps if isinstance(s, KernelStep))
+            return len(whole), sum(s.work for s in planned.steps if isinstance(s, KernelStep))
 
         few, work = counts(48)
         many, more = counts(96)
