@@ -27,7 +27,7 @@ def in_a_class(a: np.ndarray) -> Callable[[], np.ndarray]:
     class Holder:
         attribute = a
 
-    return lambda: Holder.held
+    return lambda: Holder.attribute
 
 
 def in_slots(a: np.ndarray) -> Callable[[], np.ndarray]:
