@@ -39,6 +39,7 @@ from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs
 from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
 from adarray.kernels.simplify import merged, simplified
+from adarray.kernels.sinking import Sinking
 from adarray.kernels.ssa import (
     Def,
     Exchange,
@@ -317,6 +318,7 @@ def _finished(
 ) -> AdjointKernel:
     k = program.kernel
     whole = merged(simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body)
+    whole = Sinking().block(whole)
     names = used(whole)
     params = {b.name: b for b in k.buffers}
     copies = frozenset(n for n in params if n in needs.memory)

@@ -153,3 +153,34 @@ def test_members_of_a_batch_are_each_on_its_own(name: str, backend: str) -> None
             each = [_tuple(one(*m)) for m in members]
             for p, q in zip(_tuple(many(*stacked)), zip(*each, strict=True), strict=True):
                 np.testing.assert_allclose(p, np.stack(q), rtol=1e-11, atol=1e-12)
+
+
+SCALES = """
+extern "C" __global__ void scales(const double *c, const int *at, double *y, int n, int trips) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int j = at[i];
+    double sum = 0;
+    for (int k = 0; k < trips; k++) sum += (k + 1) * c[j] * c[j];
+    y[i] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("trips", [0, 3])
+def test_what_iterations_share_is_added_behind_the_loop(trips: int, backend: str) -> None:
+    kernel = RawKernel(SCALES, "scales")
+    at = np.array([1, 0, 1, 2, 1] if trips else [7] * 5, np.int32)  # 7 is out of range
+    c = np.array([0.5, 2.0, -1.0])
+    if trips:
+        figures = kernel.explain(2, 4, (c, at, np.zeros(5), 5, trips))
+        assert figures["atomics_run"] == 5  # one for each thread
+
+    def f(c: Any) -> Any:
+        return np.sum(kernel.apply(2, 4, (c, at, np.zeros(5), 5, trips)))
+
+    with adarray.use(backend):
+        gradient = np.asarray(adarray.grad(f)(c))
+    expected = 12.0 * c * [1, 3, 1] if trips else 0 * c
+    np.testing.assert_allclose(gradient, expected, rtol=1e-14)
