@@ -1,0 +1,1 @@
+"""Loops of Python code, compiled as loops: see ``docs/design/loops.rst``."""

@@ -1,0 +1,143 @@
+"""What a loop's variables are when it begins, and what has become of it as a kernel.
+
+`Form` says of a variable what the kernel's text may depend on. Values that are not part of it
+(`WholeNumber.value`, `ArrayForm.shape`) may be used to prove that indices are in range; where such a proof
+decides what the text is, the text is another one for values with another outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adarray.compiler.ir.threads import ThreadKernel
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumber:
+    """A Python int that is no traced value; a parameter of the kernel."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number with a dtype, which may be traced; `weak`: a Python float or a traced one.
+
+    Weak numbers take part in promotion as NumPy 2 says (NEP 50).
+    """
+
+    dtype: str
+    weak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayForm:
+    """An array; a C-contiguous buffer of the kernel, whatever its strides are in memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Any other object: a function, a module, a truth value, None, a tuple; part of the text.
+
+    Compared by identity where it cannot be compared by `key`.
+    """
+
+    value: Any
+
+
+Form = WholeNumber | Scalar | ArrayForm | Known
+
+
+# -- operands of the kernel ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The parameter is the variable `name`: an array, a number, or a whole number."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The parameter is a whole number: the extent of an axis of the array `name`."""
+
+    name: str
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The parameter is a whole number of the loop's iterable: ``"start"``, ``"stop"``, ``"step"``."""
+
+    which: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The parameter is a new array of zeros, in which the kernel keeps an array of its own.
+
+    Also what a variable is left in after the loop: an array of shape (1,) for a number.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+Source = Variable | Extent | Bound | Workspace
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a variable is after the loop.
+
+    Parameters
+    ----------
+    variable : str
+    parameter : str
+        Of the kernel: the buffer in which it lies afterwards.
+    form : Form
+        A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a Python
+        int; an `ArrayForm` is the buffer, of that shape.
+    """
+
+    variable: str
+    parameter: str
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """A loop as a kernel of one thread.
+
+    Parameters
+    ----------
+    kernel : ThreadKernel
+    sources : tuple of (str, Source)
+        What each parameter is, in the order of the kernel's.
+    writes : tuple of str
+        Variables: arrays of the caller's that the loop writes into, in place.
+    results : tuple of Result
+        Variables that the loop binds, and that are asked for after it.
+    """
+
+    kernel: ThreadKernel
+    sources: tuple[tuple[str, Source], ...]
+    writes: tuple[str, ...]
+    results: tuple[Result, ...]
+
+
+class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does
+    """Why a loop is unrolled: one clause, with the line of the user's source."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
