@@ -1,8 +1,8 @@
 """What a loop's variables are when it begins, and what has become of it as a kernel.
 
 `Form` says of a variable what the kernel's text may depend on. Values that are not part of it
-(`WholeNumber.value`, `ArrayForm.shape`) may be used to prove that indices are in range; where such a proof
-decides what the text is, the text is another one for values with another outcome.
+(`WholeNumber.value`, `ArrayForm.shape`) may be used to prove that indices are in range; where such
+a proof decides what the text is, the text is another one for values with another outcome.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The parameter is a whole number of the loop's iterable: ``"start"``, ``"stop"``, ``"step"``."""
+    """The parameter is a whole number of the loop's range: ``"start"``, ``"stop"``, ``"step"``."""
 
     which: str
 
@@ -104,8 +104,8 @@ class Result:
     parameter : str
         Of the kernel: the buffer in which it lies afterwards.
     form : Form
-        A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a Python
-        int; an `ArrayForm` is the buffer, of that shape.
+        A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
+        Python int; an `ArrayForm` is the buffer, of that shape.
     """
 
     variable: str
