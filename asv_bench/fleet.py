@@ -26,6 +26,11 @@ QUIET = 0.1  # cores that others may use while an engine is timed, or it is time
 ATTEMPTS = 3
 
 
+def progress(text: str) -> None:
+    """Tell those who wait what is being done."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def busy_s(pid: int | None = None) -> float:
     """Return the seconds of CPU used so far, by one process or by all; 0 if unknown."""
     stat = Path("/proc/stat" if pid is None else f"/proc/{pid}/stat")

@@ -23,7 +23,7 @@ import numpy as np
 from asv_bench.acceptance import acceptance
 from asv_bench.benchmarks.workloads import INPLACE, KERNELS, WORKLOADS
 from asv_bench.engines import ADARRAY, PEERS
-from asv_bench.fleet import Fleet, Result, import_times, ratio, runnable
+from asv_bench.fleet import Fleet, Result, import_times, progress, ratio, runnable
 from asv_bench.tables import ratio_text, table, time_text
 
 GROUPS = ("gradients", "kernels", "guard", "inplace", "import")
@@ -34,9 +34,6 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     ours = [f"adarray-{name}" for name in options.engines]
     engines = ["numpy", *ours, *options.peers]
-
-    def progress(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
     with Fleet(engines, options.peer_python, options.threads, options.rounds, progress) as fleet:
         report: dict[str, Any] = {"machine": machine(options.threads), "engines": versions(fleet)}

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from asv_bench.fleet import present, runnable
+from asv_bench.fleet import present, progress, runnable
 from asv_bench.gpu import measure, picture, report
 from asv_bench.gpu.engines import OWN, PEERS
 from asv_bench.gpu.targets import lines
@@ -42,10 +42,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; return the report."""
-
-    def progress(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     return measure.measure(options, progress)
 
 

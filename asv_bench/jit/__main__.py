@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from asv_bench.benchmarks.jit_workloads import JIT_WORKLOADS, LONG
-from asv_bench.fleet import present, runnable
+from asv_bench.fleet import present, progress, runnable
 from asv_bench.jit import measure, picture, report, targets
 from asv_bench.peers import busiest, machine
 
@@ -41,10 +41,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; return the report."""
-
-    def progress(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     figures = measure.measure(options, progress)
     figures["machine"] = machine(options.threads)
     figures["machine"]["cores used by others"] = busiest(figures.pop("others"))

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from asv_bench.fleet import present, runnable
+from asv_bench.fleet import present, progress, runnable
 from asv_bench.npbench import measure, picture, report
 from asv_bench.npbench.engines import OURS, PEERS
 from asv_bench.npbench.programs import SIZES, find
@@ -43,10 +43,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; return the report."""
-
-    def progress(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     figures = measure.measure(options, progress)
     figures["machine"] = machine(options.threads)
     figures["machine"]["cores used by others"] = busiest(figures.pop("others"))

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from asv_bench.fleet import Fleet, Result, runnable
+from asv_bench.fleet import Fleet, Result, progress, runnable
 from asv_bench.peers import machine
 from asv_bench.tables import ratio_text, table, time_text
 from asv_bench.transforms.workloads import TASKS
@@ -52,10 +52,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(names: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """Return the measurements, as plain numbers."""
-
-    def progress(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     engines = [OURS, PEER, SCANNED]
     with Fleet(
         engines, options.peer_python, options.threads, options.rounds, progress, worker=WORKER
