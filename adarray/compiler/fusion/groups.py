@@ -119,6 +119,7 @@ class AxisAssignment:
         self.group = group
         self.value = value
         self.shape = domain(value)
+        self.all_uses = uses
         self.uses = uses.uses(value)
         # What it reads of members, in the iteration that computes them, and of memory.
         self.inside: list[Use] = []
@@ -143,6 +144,8 @@ class AxisAssignment:
         for use in self.inside:
             if not self._follow(use, small):
                 return False
+        if not small and self._reads_elsewhere():
+            return self.refuse("its rows are read by other rows")
         for use in self.outside:
             self._take_hint(use)
         self._by_shape()
@@ -184,6 +187,15 @@ class AxisAssignment:
         if self.group.outer < 0 or not any(self.classes[a] == self.group.outer for a in axes):
             return True
         return self.value.size <= TOTAL
+
+    def _reads_elsewhere(self) -> bool:
+        """Whether a number that is computed where it is read needs a certain row of a member."""
+        g = self.group
+        return any(
+            g.has(leaf) and g.outer in map(g.find, (c for c in g.result(leaf) if c >= 0))
+            for use in self.outside
+            for leaf in self.all_uses.leaves.get(use.root, ())
+        )
 
     def _follow(self, use: Use, small: bool) -> bool:
         """Give axes the classes of a member that is read."""
