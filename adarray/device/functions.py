@@ -26,6 +26,14 @@ ARRAY_RESULTS = {
 # Those of them that keep scalars scalars.
 SCALAR_KEEPING = {np.real, np.imag}
 
+# Functions whose results NumPy does not let anybody write into; and when.
+READ_ONLY: dict[Any, Callable[[Any], bool]] = {
+    np.diagonal: lambda _: True,
+    np.linalg.diagonal: lambda _: True,
+    np.diag: lambda a: a.ndim == 2,
+    np.imag: lambda a: a.dtype.kind != "c",
+}
+
 
 def special(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated body, called with the library first."""

@@ -16,7 +16,7 @@ from adarray.base.op import WRITERS
 from adarray.base.spans import RECORDER
 from adarray.device.array import DeviceArray, Form, form_of, host_of, is_device
 from adarray.device.differences import as_pair, ufunc_differs, values_differ
-from adarray.device.functions import ARRAY_RESULTS, SCALAR_KEEPING, SPECIAL
+from adarray.device.functions import ARRAY_RESULTS, READ_ONLY, SCALAR_KEEPING, SPECIAL
 from adarray.device.indices import CAREFUL, device_index
 from adarray.device.kinds import KINDS, adopt
 from adarray.device.layouts import TRANSPOSING, arrays_of, in_order, lie_in_c_order, result_orders
@@ -318,7 +318,10 @@ class Library:
                     or self._needs_layout(result, operands)  # as those of CuPy's argsort are
                 ):
                     result = self.laid(function, args, kwargs, result)
-                return self._results(function, result, operands)
+                answer = self._results(function, result, operands)
+                if function in READ_ONLY and READ_ONLY[function](operands[0]):
+                    answer.flags.writeable = False
+                return answer
         return self.on_host(function, args, kwargs)
 
     def _needs_layout(self, result: Any, operands: tuple[Any, ...]) -> bool:

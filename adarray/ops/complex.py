@@ -121,10 +121,11 @@ def _imag(val: Any) -> Any:
         return _of(val, apply(imag, (val,)))
     zeros = _of(val, np.zeros_like(val))
     if isinstance(zeros, Handle):  # for reading only, as NumPy's: what is written would be lost
-        if type(zeros._plain) is np.ndarray:
+        if isinstance(zeros._plain, Symbolic):
+            if np.ndim(zeros._plain):
+                extras(zeros).peers = READ_ONLY
+        elif isinstance(zeros._plain, np.ndarray):  # of the host or a device
             zeros._plain.flags.writeable = False
-        elif isinstance(zeros._plain, Symbolic) and np.ndim(zeros._plain):
-            extras(zeros).peers = READ_ONLY
     return zeros
 
 

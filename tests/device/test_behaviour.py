@@ -488,3 +488,25 @@ def test_checkpoints_notice_other_values(device_backend: str) -> None:
         pytest.raises(TraceError, match="computed something else when it ran again"),
     ):
         adarray.grad(noisy)(np.ones(3))
+
+
+@pytest.mark.parametrize("part", [
+    lambda b: b.imag, np.imag, lambda b: np.outer(b, b).diagonal(),
+    lambda b: np.diag(np.outer(b, b)), lambda b: np.linalg.diagonal(np.outer(b, b)),
+    lambda b: (b + 0j).imag.imag,
+], ids=["imag", "np.imag", "diagonal", "diag", "linalg.diagonal", "imag.imag"])  # fmt: skip
+@pytest.mark.parametrize("traced", [True, False])
+def test_what_numpy_makes_read_only_is_read_only(device_backend: str, part, traced: bool) -> None:
+    def f(x):
+        v = part(x * 2.0)
+        assert not v.flags.writeable
+        with pytest.raises(ValueError, match="read-only"):
+            v[0] = 1.0
+        return np.sum(x)
+
+    with adarray.use(device_backend):
+        x = np.ones(3)
+        if traced:
+            np.testing.assert_array_equal(adarray.grad(f)(x), np.ones(3))
+        else:
+            f(adarray.use(device_backend)._engine.library.place(x))
