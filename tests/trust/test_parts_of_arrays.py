@@ -15,8 +15,10 @@ from trust import BACKENDS, COMPILED, check, seeds
 import adarray
 
 SHAPES = ((3001,), (67, 60), (1500, 3), (3, 1400), (40, 9, 11))
-FUNCTIONS = ("np.sin", "np.cos", "np.tanh", "0.5 *", "np.square", "np.arctan")
-FOLDS = ("np.sum", "np.mean", "np.linalg.norm")  # no maxima: differences would step over kinks
+FUNCTIONS = ("np.sin", "np.cos", "np.tanh", "0.5 *", "np.arctan")
+# No maxima, since differences would step over kinks, and no large sums: their last bits are rounded
+# in another order.
+FOLDS = ("np.mean", "1e-3 * np.sum", "1e-2 * np.linalg.norm")
 
 
 class Writer:
