@@ -41,6 +41,11 @@ RECORDINGS: list[list[BaseException]] = []
 # the ADArrays that the code at work looks at.
 levels_hook: Hook[Callable[[], Iterable[int]]] = Hook("adarray.core.trace")
 
+# Ends recordings of other threads that what is refused concerns, which are found in the same way.
+recordings_hook: Hook[Callable[[BaseException], None]] = Hook(
+    "adarray.jitting.shared.symbolic", lambda _error: None
+)
+
 _refused: dict[int, BaseException] = {}
 
 # Shapes of pandas' objects that a trace, or a recording by the identity of its list, has met.
@@ -81,6 +86,8 @@ def refused(error: BaseException, levels: Iterable[int] | None = None) -> None:
     recorded = RECORDED.get()
     if recorded is not None:
         recorded.append(error)
+    elif RECORDINGS:
+        recordings_hook.call(error)
     if levels is None:
         levels = list(around()) or (levels_hook.call() if OPEN else ())
     for level in levels:

@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -327,16 +327,19 @@ def levels_of(x: object) -> list[int]:
     return levels_of(list(x.values())) if isinstance(x, dict) else []
 
 
-def _levels_at_work() -> list[int]:
-    """Return the levels of the traces that see the ADArrays in the frames of our code."""
+def values_at_work() -> Iterator[object]:
+    """Yield what the variables hold in the frames of our code, and of the code that called it."""
     frame: types.FrameType | None = sys._getframe(1)
-    levels: list[int] = []
     while frame is not None:
-        levels += levels_of(list(frame.f_locals.values()))
+        yield from list(frame.f_locals.values())
         if not str(frame.f_globals.get("__name__")).startswith("adarray"):
             break
         frame = frame.f_back
-    return levels
+
+
+def _levels_at_work() -> list[int]:
+    """Return the levels of the traces that see the ADArrays in the frames of our code."""
+    return levels_of(list(values_at_work()))
 
 
 levels_hook.set(_levels_at_work)

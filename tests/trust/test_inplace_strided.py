@@ -93,12 +93,12 @@ class Writer:
     def statement(self) -> str:
         counts = self.counts()
         target, value = self.region(counts), self.value(counts)
-        whole = f"np.broadcast_to({value}, {counts})"
         some = f"np.arange({math.prod(counts)}).reshape({counts}) % 3 != 1"
         kind = int(self.rng.integers(11))
-        if len(counts) == 1 and (kind < 2 or kind == 7) and value.startswith("y["):
+        if len(counts) == 1 and kind in (0, 1, 7, 8) and value.startswith("y["):
             # NumPy itself copies one-dimensional regions of different steps in the wrong order.
             value = f"1.0 * {value}"
+        whole = f"np.broadcast_to({value}, {counts})"
         if kind < 2:
             return f"{target} = {value}"
         if kind < 6:

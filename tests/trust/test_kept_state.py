@@ -212,11 +212,11 @@ def compare(text: str, mode: str, counts: Counter[str]) -> str:
         own, other = x.copy(), x.copy()
         try:
             expected: Any = f(own)
-        except (AttributeError, LookupError, ADArrayError) as error:
+        except (AttributeError, LookupError, ValueError, ADArrayError) as error:
             expected = type(error)
         try:
             got = jf(other)
-        except (AttributeError, LookupError, ADArrayError) as error:
+        except (AttributeError, LookupError, ValueError, ADArrayError) as error:
             if expected is not type(error):
                 return f"call {i}: raised {error!r}"
             counts["raised"] += 1

@@ -308,6 +308,23 @@ def _expected(x: Any, read: Any) -> Any:
     return 1.0
 
 
+@pytest.mark.filterwarnings("ignore::adarray.JitWarning")
+@pytest.mark.parametrize("read", [
+    lambda x: json.loads(json.dumps(x[0])), lambda x: json.loads(json.dumps([1.0, x[0] * 2]))[1],
+    lambda x: float(str(x[0])), lambda x: float(Decimal(x[0])),
+])  # fmt: skip
+@pytest.mark.parametrize("way", [in_thread, in_future])
+def test_refusals_that_other_threads_catch_end_a_recording(way: Any, read: Any) -> None:
+    """The recorder of another thread did not learn of them: a value of the first call stayed."""
+
+    def f(x: Any) -> Any:
+        return np.sin(x) * way(lambda: attempt(lambda: read(x)))
+
+    jitted = adarray.jit(f)
+    for k in range(4):
+        np.testing.assert_allclose(jitted(X * (1 + k)), f(X * (1 + k)), rtol=1e-12)
+
+
 @pytest.mark.parametrize("catching", [
     _tried, _tried_barely, _tried_by_local_names, _tried_in_groups, _suppressed,
     _suppressed_by_alias, _eaten, _eaten_by_a_generator, _in_the_end, _of_a_generator,

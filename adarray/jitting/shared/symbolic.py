@@ -19,11 +19,12 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from adarray.base.aval import PLAIN, Symbolic
 from adarray.base.engines import TracingEngine
 from adarray.base.errors import RefusalError
+from adarray.base.levels import recordings_hook
 from adarray.base.recording import Symbol
 from adarray.base.scope import STORES, UNINTERCEPTED, package_of
 from adarray.core.inplace import sync_if_view
 from adarray.core.texts import is_shown_only
-from adarray.core.trace import Handle
+from adarray.core.trace import Handle, values_at_work
 from adarray.device import is_device
 
 # Attributes that lead to the memory of an array.
@@ -306,3 +307,18 @@ def holds(x: Any) -> bool:
 def opened(x: Any) -> Any:
     """Return `x` with the ADArrays in it replaced by their values."""
     return sync_if_view(x)._plain if isinstance(x, Handle) else _mapped(x, opened)
+
+
+def _end_recordings(error: BaseException) -> None:
+    """End the recordings, in other threads, of the values that a refusal is about."""
+    if isinstance(error, UntraceableError):
+        return
+    for x in values_at_work():
+        for leaf in x if isinstance(x, (tuple, list)) else (x,):
+            if isinstance(leaf, Handle) and type(leaf._plain) is Traced:
+                leaf._plain._refused(
+                    f"jit: another thread met an error that NumPy would not have raised: {error}"
+                )
+
+
+recordings_hook.set(_end_recordings)
