@@ -11,6 +11,7 @@ import numpy as np
 
 from adarray.base.aliasing import owner, touches
 from adarray.base.op import Op
+from adarray.base.scope import GENERATED
 from adarray.jitting.captures.cached import CachedCall
 from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.shared.contents import Content
@@ -20,6 +21,8 @@ from adarray.jitting.tree.build import SegmentCompiler, say
 from adarray.jitting.tree.matching import Matcher
 from adarray.jitting.tree.tree import Tree
 from adarray.jitting.tree.trial import Trial
+
+_PAIRS_IN_CODE = 64  # up to so many are compared by an expression made for them
 
 
 class CacheInfo(NamedTuple):
@@ -102,7 +105,7 @@ class StateVariant:
             and (x.shape, x.dtype) == (y.shape, y.dtype)
         ]
         if pairs:
-            self.same = lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
+            self.same = _pairs_test(pairs)
 
     def take(self, state: CapturedState, operands: list[Any], calls: list[CachedCall]) -> None:
         """Take in the state of a new recording, and the other arrays and caches that it read.
@@ -147,6 +150,17 @@ class StateVariant:
         return (
             captures if captures is not None and all(call.same() for call in self.calls) else None
         )
+
+
+def _pairs_test(pairs: list[tuple[int, int, bool]]) -> Callable[[list[Any]], bool]:
+    """Return the test whether pairs of inputs, by number, are one object or are two."""
+    if len(pairs) > _PAIRS_IN_CODE:
+        return lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
+    tests = (f"x[{i}] is {'' if s else 'not '}x[{k}]" for i, k, s in pairs)
+    test: Callable[[list[Any]], bool] = eval(  # our own text
+        f"lambda x: {' and '.join(tests)}", {"__name__": GENERATED}
+    )
+    return test
 
 
 class Entry:
