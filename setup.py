@@ -9,6 +9,6 @@ from setuptools import setup
 # from the package's own operation records.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-MODULES = ("serial", "openmp", "device", "coloring")
+MODULES = ("serial", "openmp", "device", "coloring", "seals")
 
 setup(cffi_modules=[f"native/build.py:{name}" for name in MODULES])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from adarray.base.engines import BaseEngine, CompilingEngine, Engine
 from adarray.base.errors import BackendError
-from adarray.base.runtime import MODE, WRAP, Backend, Mode, current_mode
+from adarray.base.runtime import MODE, WRAP, Backend, Mode, SealingBackend, current_mode
 from adarray.base.scope import UNINTERCEPTED, outside, package_of
+from adarray.base.seals import native_hook
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -138,6 +139,18 @@ def load(name: str) -> Backend:
                 )
         _loaded[name] = backend
         return backend
+
+
+def _seals() -> ModuleType | None:
+    """Return what `adarray.base.seals` has in C, if it was compiled."""
+    try:
+        backend = load("numpy")
+        return backend.seals() if isinstance(backend, SealingBackend) else None
+    except BackendError:
+        return None
+
+
+native_hook.set(_seals)
 
 
 def _engine(name: str, options: dict[str, Any]) -> BaseEngine | None:

@@ -1,7 +1,7 @@
 """The cffi builder: prints the eager kernels and describes the extension modules.
 
-setup.py names `serial`, `openmp`, `device` and `coloring` below; nothing here is needed at run
-time.
+setup.py names `serial`, `openmp`, `device`, `coloring` and `seals` below; nothing here is needed
+at run time.
 """
 
 from __future__ import annotations
@@ -281,7 +281,23 @@ def colorings() -> FFI:
     return ffi
 
 
+def accounts() -> FFI:
+    """Return the description of the module that knows which memory was written to."""
+    ffi = FFI()
+    ffi.cdef((HERE / "cpu" / "seals.cdef").read_text())
+    ffi.set_source(
+        "adarray_native._seals",
+        '#include "seals.h"\n',
+        sources=[f"{HERE.name}/cpu/seals.c"],
+        include_dirs=[*map(str, CPU), np.get_include()],
+        extra_compile_args=["-O2", "-g0", "-std=gnu11"] if sys.platform != "win32" else [],
+        optional=True,
+    )
+    return ffi
+
+
 serial = builder("_serial", ["-fopenmp-simd"], [])
 openmp = builder("_openmp", ["-fopenmp"], ["-fopenmp"])
 device = launcher()
 coloring = colorings()
+seals = accounts()

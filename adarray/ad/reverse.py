@@ -519,8 +519,10 @@ def outside(ct: Any, p: Node) -> Any:
 def check_guard(node: Node) -> None:
     """Raise if a plain operand that `node` saved was changed since."""
     guard = node.guard
-    guards = guard if isinstance(guard, list) else () if guard is None else (guard,)
-    for guard in guards:
+    if isinstance(guard, list):
+        for part in guard:
+            part.check(node.op.name)
+    elif guard is not None:
         guard.check(node.op.name)
 
 

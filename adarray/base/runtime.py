@@ -59,6 +59,14 @@ class ColoringBackend(Protocol):
         """Return a module with the functions of `adarray.sparsity.greedy`."""
 
 
+@runtime_checkable
+class SealingBackend(Protocol):
+    """A backend with compiled code that tells which memory was written to."""
+
+    def seals(self) -> types.ModuleType:
+        """Return a module with `Account` and a way to `find` of `adarray.base.seals`."""
+
+
 class Mode:
     """Which engine computes, and whether traced operations are recorded.
 

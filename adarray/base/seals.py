@@ -19,7 +19,17 @@ import platform
 import struct
 import sys
 import threading
-from typing import Any
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adarray.base import protection
+from adarray.base.hooks import Hook
+
+if TYPE_CHECKING:
+    import ctypes
 
 # Of the system call userfaultfd, where numbers of requests are encoded as below.
 _NUMBERS = {"x86_64": 323, "aarch64": 282, "riscv64": 282, "s390x": 355}
@@ -30,6 +40,11 @@ _WRITTEN, _FILE, _PRESENT = 1 << 1, 1 << 2, 1 << 3  # categories of pages
 _PAGE = mmap.PAGESIZE
 _CHECKED = 1 << 1  # flag: fail where no account is kept
 _CHUNK = 21  # seals that may overlap are found by their addresses' bits from here on
+
+
+# Provides `Account` and `find` in C, as the module ``native/seals.py``; None where it was not
+# compiled.
+native_hook: Hook[Callable[[], types.ModuleType | None]] = Hook("adarray.backend", lambda: None)
 
 
 def _request(direction: int, kind: int, number: int, size: int) -> int:
@@ -56,20 +71,17 @@ class _Kernel:
         number = _NUMBERS.get(platform.machine())
         if sys.platform != "linux" or number is None or sys.maxsize < 1 << 32 or _filtered():
             raise OSError("there is no account of writes")
+        import ctypes
         import fcntl
 
-        from cffi import FFI
-
-        ffi = FFI()
-        ffi.cdef("long syscall(long number, ...);")
         self.ioctl = fcntl.ioctl
-        self._ffi = ffi
-        library = ffi.dlopen(None)
-        self.descriptor: int = library.syscall(
-            number, ffi.cast("int", os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
-        )
+        self._ctypes = ctypes
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        call.restype = ctypes.c_long
+        flags = ctypes.c_int(os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
+        self.descriptor: int = call(ctypes.c_long(number), flags)
         if self.descriptor < 0:
-            raise OSError(ffi.errno, "userfaultfd")
+            raise OSError(ctypes.get_errno(), "userfaultfd")
         try:
             wanted = _WP | _WP_UNPOPULATED | _WP_ASYNC
             self.ioctl(self.descriptor, _UFFDIO_API, struct.pack("3Q", _API, wanted, 0))
@@ -77,10 +89,9 @@ class _Kernel:
         except OSError:
             os.close(self.descriptor)
             raise
-        self._cast, self._buffer = ffi.cast, ffi.from_buffer
-        self._integer = ffi.typeof("uintptr_t")
-        self._region = ffi.new("uint64_t[3]")
-        self._at = int(ffi.cast("uintptr_t", self._region))
+        self._region = (ctypes.c_uint64 * 3)()
+        self._at = ctypes.addressof(self._region)
+        self.native = native_hook.call()
         try:
             self.any_page(self._at & -_PAGE, (self._at & -_PAGE) + _PAGE, _FILE, 0)
         except OSError:
@@ -92,14 +103,9 @@ class _Kernel:
         os.close(self.descriptor)
         os.close(self.pages)
 
-    def address(self, x: Any) -> int:
-        """Return where the memory of a contiguous buffer begins."""
-        return int(self._cast(self._integer, self._buffer(x)))
-
-    def memory(self, address: int, size: int) -> Any:
-        """Return a view of memory that compares with bytes."""
-        ffi = self._ffi
-        return ffi.buffer(ffi.cast("char *", address), size)
+    def memory(self, address: int, size: int) -> ctypes.Array[ctypes.c_char]:
+        """Return a view of memory, whose bytes are in `raw`."""
+        return (self._ctypes.c_char * size).from_address(address)
 
     def question(
         self, low: int, high: int, categories: int, inverted: int, flags: int = 0
@@ -118,17 +124,17 @@ class _Kernel:
         question = self.question(low, high, categories, inverted, flags)
         return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, question) > 0)
 
-    def written(self, question: bytearray) -> bool:
-        """Whether a page was written to, or may have been; a question can be asked again."""
-        try:
-            return bool(self.ioctl(self.pages, _PAGEMAP_SCAN, question) > 0)
-        except OSError:  # another mapping is there now
-            return True
+    def account(self, low: int, high: int) -> Account:
+        """Return a new account of bytes."""
+        if self.native is not None:
+            account: Account = self.native.Account(self.pages, low, high, _PAGE)
+            return account
+        return Account(self, low, high)
 
     def sample(self, low: int, high: int) -> bytes:
         """Return some of the bytes."""
         step = (high - low - _SAMPLE) // (_SAMPLES - 1)
-        return b"".join([self.memory(low + i * step, _SAMPLE)[:] for i in range(_SAMPLES)])
+        return b"".join([self.memory(low + i * step, _SAMPLE).raw for i in range(_SAMPLES)])
 
     def protect(self, low: int, high: int) -> None:
         self.ioctl(
@@ -156,7 +162,6 @@ def _filtered() -> bool:
 _STEADY, _UNSTEADY, _RESTING, _HABITS = 2, -32, 64, 256
 _SAMPLES, _SAMPLE = 16, 64  # of bytes
 
-_lock = threading.RLock()
 _kernel: list[_Kernel | None] = []  # of this process, once it was asked for
 _live: dict[int, list[Seal]] = {}  # by the chunks of memory that they lie in
 _resting: dict[tuple[int, int], Seal] = {}  # without users, those that rest for longest first
@@ -166,11 +171,17 @@ _habits: dict[tuple[int, int], tuple[bytes, int]] = {}
 
 def _open_kernel() -> _Kernel | None:
     if not _kernel:
+        global find
         try:
-            _kernel.append(_Kernel())
+            kernel = _Kernel()
         except (OSError, ImportError, AttributeError):
             _kernel.append(None)
         else:
+            _kernel.append(kernel)
+            find = _find
+            if kernel.native is not None:
+                find = kernel.native.finder(_resting, np.ndarray)
+                protection.use(kernel.native)
             if hasattr(os, "register_at_fork") and not _noted:
                 _noted.append(True)
                 os.register_at_fork(after_in_child=_forked)
@@ -182,60 +193,62 @@ _noted: list[bool] = []
 
 def _forked() -> None:
     """Forget the account, which is the parent's: a child knows nothing of what was sealed."""
-    global _lock
-    _lock = threading.RLock()
+    global find
+    protection.lock = threading.RLock()
     if _kernel and _kernel[0] is not None:
         _kernel[0].close()
     _kernel.clear()
+    find = _find_first
     _resting.clear()
     _habits.clear()
     for seals in _live.values():
         for x in seals:
-            x.written = x.forked = True
+            x.account.written = x.forked = True
     _live.clear()
 
 
-class Seal:
-    """Bytes from one address to another that are watched, shared by `users`.
+class Account:
+    """Whether any of some bytes were written to since `begin`; ``native/cpu/seals.c`` has it in C.
 
     The first and the last page may hold memory of others, too. They are protected with the rest,
     and only once somebody wrote there, and `shares_pages` is true, are the bytes on them compared.
+
+    Parameters
+    ----------
+    kernel : _Kernel
+    low, high : int
+        The bytes, several pages of them.
+
+    Attributes
+    ----------
+    written : bool
+        Whether `changed` has been true.
+    shares_pages : bool
     """
 
-    __slots__ = (
-        "end_bytes", "ends", "first", "forked", "high", "kernel", "last", "low", "question",
-        "rests", "shares_pages", "start", "stop", "users", "whole", "written",
-    )  # fmt: skip
+    __slots__ = ("_end_bytes", "_ends", "_inner", "_kernel", "_whole", "shares_pages", "written")
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
-        self.kernel, self.low, self.high = kernel, low, high
-        self.first, self.last = low // _PAGE * _PAGE, -(-high // _PAGE) * _PAGE
-        self.start, self.stop = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
-        self.written = self.forked = self.rests = self.shares_pages = False
+        self._kernel = kernel
+        self.written = self.shares_pages = False
+        (first, last), (start, stop) = _pages_of(low, high)
         # Asked and looked at each time; made once.
-        self.whole = kernel.question(self.first, self.last, _WRITTEN, 0, _CHECKED)
-        self.question = kernel.question(self.start, self.stop, _WRITTEN, 0, _CHECKED)
-        head = kernel.memory(low, self.start - low)
-        self.ends = head, kernel.memory(self.stop, high - self.stop)
-
-    def protected(self) -> tuple[int, int]:
-        """Return where the pages begin and end that are the seal's own to protect."""
-        return (self.start, self.stop) if self.shares_pages else (self.first, self.last)
+        self._whole = kernel.question(first, last, _WRITTEN, 0, _CHECKED)
+        self._inner = kernel.question(start, stop, _WRITTEN, 0, _CHECKED)
+        self._ends = kernel.memory(low, start - low), kernel.memory(stop, high - stop)
 
     def begin(self) -> None:
         """Begin to watch, once the pages are protected."""
-        self.users = 1
-        head, tail = self.ends
-        self.end_bytes: tuple[bytes, bytes] = head[:], tail[:]
+        head, tail = self._ends
+        self._end_bytes: tuple[bytes, bytes] = head.raw, tail.raw
 
     def resume(self) -> bool:
         """Begin to watch again after a rest; return False if anything was written meanwhile."""
         if not self.shares_pages:
-            if not self.kernel.written(self.whole):
-                self.users = 1
+            if not self._any_written(self._whole):
                 return True
             self.shares_pages = True
-        if self.kernel.written(self.question):
+        if self._any_written(self._inner):
             return False
         self.begin()
         return True
@@ -246,32 +259,77 @@ class Seal:
         if self.written:
             return True
         if not self.shares_pages:
-            if not self.kernel.written(self.whole):
+            if not self._any_written(self._whole):
                 return False
             self.shares_pages = True
-        head, tail = self.ends
-        before = self.end_bytes
-        if self.kernel.written(self.question) or head != before[0] or tail != before[1]:
+        head, tail = self._ends
+        if self._any_written(self._inner) or (head.raw, tail.raw) != self._end_bytes:
             self.written = True
         return self.written
 
+    def _any_written(self, question: bytearray) -> bool:
+        """Whether a page was written to, or may have been; a question can be asked again."""
+        kernel = self._kernel
+        try:
+            return bool(kernel.ioctl(kernel.pages, _PAGEMAP_SCAN, question) > 0)
+        except OSError:  # another mapping is there now
+            return True
+
+
+def _pages_of(low: int, high: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the pages that bytes lie on, and those that they fill, from and up to addresses."""
+    around = low // _PAGE * _PAGE, -(-high // _PAGE) * _PAGE
+    return around, (-(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE)
+
+
+class Seal:
+    """Bytes from one address to another that are watched, shared by `users`.
+
+    Attributes
+    ----------
+    account : Account
+    changed : callable
+        That of the account, which saves a call.
+    """
+
+    __slots__ = (
+        "account", "bounds", "changed", "first", "forked", "high", "last", "low", "rests", "start",
+        "stop", "users",
+    )  # fmt: skip
+
+    def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
+        self.low, self.high, self.users = low, high, 1
+        self.bounds = low, high
+        (self.first, self.last), (self.start, self.stop) = _pages_of(low, high)
+        self.forked = self.rests = False
+        self.account = account = kernel.account(low, high)
+        self.changed: Callable[[], bool] = account.changed
+
+    @property
+    def shares_pages(self) -> bool:
+        """Whether its first and last page may have been written to beside its bytes."""
+        return self.account.shares_pages
+
+    def protected(self) -> tuple[int, int]:
+        """Return where the pages begin and end that are the seal's own to protect."""
+        return (self.start, self.stop) if self.shares_pages else (self.first, self.last)
+
     def end(self) -> None:
-        """Watch no longer, if this was the last user."""
-        with _lock:
-            self.users -= 1
-            if self.users or self.forked:
-                return
-            if not self.rests or self.written:
-                self.drop()
-                return
-            _resting[self.low, self.high] = self
-            if len(_resting) > _RESTING:
-                next(iter(_resting.values())).drop()
+        """Watch no longer, if this was the last user. Whoever calls it has the lock."""
+        self.users -= 1
+        if self.users or self.forked:
+            return
+        if not self.rests or self.account.written:
+            self.drop()
+            return
+        _resting[self.bounds] = self
+        if len(_resting) > _RESTING:
+            next(iter(_resting.values())).drop()
 
     def drop(self) -> None:
         """Let the kernel forget what no other seal covers."""
-        if _resting.get((self.low, self.high)) is self:
-            del _resting[self.low, self.high]
+        if _resting.get(self.bounds) is self:
+            del _resting[self.bounds]
         for chunk in self.chunks():
             seals = _live[chunk]
             seals.remove(self)
@@ -306,21 +364,43 @@ def _without(low: int, high: int, others: list[Seal]) -> list[tuple[int, int]]:
     return parts
 
 
-def bounds(x: Any) -> tuple[int, int]:
+def bounds(x: np.ndarray) -> tuple[int, int]:
     """Return where the memory of an array without gaps begins and ends."""
-    kernel = _kernel[0] if _kernel else _open_kernel()
-    if kernel is not None and x.flags.c_contiguous and x.dtype.kind in "fciub":
-        low = kernel.address(x)  # takes a quarter of the time of the line below
-    else:
-        low = x.__array_interface__["data"][0]
+    low: int = x.__array_interface__["data"][0]
     return low, low + x.nbytes
+
+
+def _find_first(x: np.ndarray) -> Seal | None:
+    """Find out how seals are found, and find one."""
+    with protection.lock:
+        kernel = _open_kernel()
+    return None if kernel is None else find(x)
+
+
+def _find(x: np.ndarray) -> Seal | None:
+    """Do what `find` does, in Python."""
+    if x.dtype.kind not in "biufc" or not x.flags.forc:
+        return None
+    seal = _resting.get(bounds(x))
+    if seal is None or not seal.account.resume():
+        return None
+    del _resting[seal.bounds]
+    return seal
+
+
+# Takes the seal of an array's bytes out of those that rest, if it can be resumed. Whoever calls it
+# has the lock, and becomes its user.
+find: Callable[[np.ndarray], Seal | None] = _find_first
 
 
 def rested(low: int, high: int) -> Seal | None:
     """Return the seal of these bytes that has no user, if nothing was written to them."""
-    with _lock:
+    with protection.lock:
         seal = _resting.pop((low, high), None)
-        if seal is None or seal.resume():
+        if seal is None:
+            return None
+        if seal.account.resume():
+            seal.users = 1
             return seal
         seal.drop()
         _habits[low, high] = (b"", _UNSTEADY)
@@ -342,7 +422,7 @@ def seal(low: int, high: int, own: bool) -> Seal | None:
     Seal or None
         None if the kernel keeps no account of this memory.
     """
-    with _lock:
+    with protection.lock:
         kernel = _open_kernel()
         if kernel is None or high - low < 3 * _PAGE:
             return None
@@ -367,7 +447,7 @@ def _new_seal(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
     if not own and kernel.any_page(seal.first, seal.last, _FILE | _PRESENT, _PRESENT):
         return None
     for x in _overlapping(seal):
-        seal.shares_pages = True
+        seal.account.shares_pages = True
         if x.last <= seal.start or seal.stop <= x.first:
             continue
         if x.users:  # sealing anew forgets what was noted for it
@@ -375,9 +455,9 @@ def _new_seal(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
         elif x.start < seal.stop and seal.start < x.stop:
             x.drop()
             continue
-        x.shares_pages = True
+        x.account.shares_pages = True
     kernel.protect(*seal.protected())
-    seal.begin()
+    seal.account.begin()
     sample, (before, count) = kernel.sample(low, high), _habits.pop((low, high), (b"", 0))
     count = count + 1 if sample == before or count < 0 else 0
     seal.rests = count >= _STEADY

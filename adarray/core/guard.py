@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dis
 import sys
-import threading
 import weakref
 from contextvars import ContextVar, Token
 from sys import getrefcount
@@ -23,7 +22,7 @@ import numpy as np
 from numpy._core.multiarray import get_handler_name
 from numpy.lib.array_utils import byte_bounds
 
-from adarray.base import seals
+from adarray.base import protection, seals
 from adarray.base.aval import Symbolic
 from adarray.base.errors import TraceError
 from adarray.base.memory import duplicate, stand_in
@@ -34,10 +33,6 @@ COPY_LIMIT = 1 << 18  # bytes; up to here a copy costs little beside the operati
 # Bytes between the elements of a view, of those that it spans, up to which it is sealed with
 # them: a write to another column of the same rows is taken for one to the view.
 GAPS = 1 / 8
-
-_lock = threading.RLock()
-# id of the owning array -> [number of guards, arrays made read-only, owner first]
-_protected: dict[int, tuple[list[int], list[np.ndarray]]] = {}
 
 # The guards made in the outermost trace of this context.
 _new_guards: ContextVar[list[weakref.ref[WriteGuard]] | None] = ContextVar(
@@ -83,11 +78,9 @@ def keep_plain(
     caller holds `references` references to the value. Where it was called by the function of an
     operator, a temporary array, which nobody else can write into, needs no guard and no copy.
     """
-    if type(value) is not np.ndarray and (
-        not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value)
-    ):
-        return value, None
     if type(value) is not np.ndarray:
+        if not isinstance(value, np.ndarray) or isinstance(value, Symbolic) or is_device(value):
+            return value, None
         value = np.asarray(value)  # memory maps and the like: the rules want plain semantics
     if value.nbytes <= COPY_LIMIT:
         return stand_in(value) if layout else value.copy("K"), None
@@ -114,19 +107,17 @@ def _is_temporary(value: np.ndarray, code: FrameType | None) -> bool:
     return owner.flags.owndata and get_handler_name(owner) == "default_allocator"
 
 
-def _sealed(value: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
+def _sealed(value: np.ndarray) -> tuple[np.ndarray, seals.Seal | None]:
     """Return an array with the present contents of `value`, and the seal that tells of changes."""
     if value.dtype.hasobject:
         return value.copy("K"), None
     if value.flags.forc:
         low, high = seals.bounds(value)
-        seal = seals.rested(low, high)
-        if seal is not None:
-            return value, seal
     else:
         low, high = byte_bounds(value)
         if high - low > value.nbytes * (1 + GAPS):
             return duplicate(value), None
+    owner = protection.owner_of(value)
     own = owner.flags.owndata and get_handler_name(owner) == "default_allocator"
     seal = seals.seal(low, high, own)
     if seal is not None:
@@ -149,23 +140,10 @@ class _Memory:
         }  # fmt: skip
 
 
-def _restorable(owner: np.ndarray) -> bool:
-    """Whether NumPy lets an array be writeable again that was made read-only."""
-    if owner.flags.owndata or not owner.flags.writeable:
-        return True
-    try:
-        return not memoryview(owner.base).readonly  # type: ignore[arg-type]
-    except TypeError:  # what `__array_interface__` gave, as of `as_strided`
-        return False
-
-
 def guarded(value: ArrayValue) -> bool:
     """Whether a guard, and not its owner, made the array read-only."""
-    with _lock:
-        owner = value
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        entry = _protected.get(id(owner))
+    with protection.lock:
+        entry = protection.protected.get(id(protection.owner_of(value)))
         return entry is not None and any(a is value for a in entry[1][1:])
 
 
@@ -181,25 +159,16 @@ class WriteGuard:
     __slots__ = ("__weakref__", "key", "seal", "value")
 
     def __init__(self, value: np.ndarray) -> None:
-        chain = [value]
-        owner = value
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-            chain.append(owner)
-        self.key: int | None = id(owner)
+        self.value = value
+        self.key: int | None = None
         self.seal: seals.Seal | None = None
-        self.value, self.seal = _sealed(value, owner)
-        with _lock:
-            # The owner is always listed first: that keeps its id from being reused.
-            entry = _protected.get(self.key)
-            if entry is None:
-                _protected[self.key] = entry = [0], [owner]
-            entry[0][0] += 1
-            if _restorable(owner):
-                for array in reversed(chain):
-                    if array.flags.writeable:
-                        array.setflags(write=False)  # a third of the time of `flags.writeable =`
-                        entry[1].append(array)
+        with protection.lock:
+            self.key = protection.protect(value)
+            self.seal = seal = seals.find(value)
+            if seal is not None:
+                seal.users = 1
+        if seal is None:
+            self.value, self.seal = _sealed(value)
         guards = _new_guards.get()
         if guards is not None:
             guards.append(weakref.ref(self))
@@ -212,11 +181,12 @@ class WriteGuard:
         TraceError
             If anything was written to the memory that the operation read.
         """
-        if self.seal is None or not self.seal.changed():
+        seal = self.seal
+        if seal is None or not seal.changed():
             return
         why = (
             "was read before this process was forked, and whether it has changed is not known"
-            if self.seal.forked
+            if seal.forked
             else "was written to after the operation read it, through a view of its memory"
         )
         raise TraceError(
@@ -226,23 +196,16 @@ class WriteGuard:
 
     def release(self) -> None:
         """Make the array writeable again if this was its last guard."""
-        with _lock:
-            key, self.key = self.key, None
+        with protection.lock:
+            key = self.key
+            if key is None:
+                return
+            self.key = None
             seal, self.seal = self.seal, None
             if seal is not None:
                 seal.end()
-            if key is None or key not in _protected:
-                return
-            count, arrays = _protected[key]
-            count[0] -= 1
-            if count[0] == 0:
-                del _protected[key]
-                for array in arrays[1:]:
-                    try:  # `suppress` takes longer
-                        array.setflags(write=True)
-                    except ValueError:  # somebody else made its base read-only
-                        continue
+            protection.unprotect(key)
 
     def __del__(self) -> None:
-        if self.key is not None and _lock is not None:  # at the end of the process
+        if self.key is not None and protection is not None:  # at the end of the process
             self.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,22 @@ class NumPyBackend:
                 f"backend 'numpy': unknown option {sorted(options)[0]!r}; it takes none "
                 "(NumPy's threads are set by its BLAS, for instance OPENBLAS_NUM_THREADS)"
             )
+
+    def seals(self) -> Any:
+        """Return the module that tells which memory was written to.
+
+        Raises
+        ------
+        BackendError
+            If its C module is missing or cannot be loaded.
+        """
+        try:
+            return importlib.import_module("adarray_native.seals")
+        except ImportError as error:
+            raise BackendError(
+                f"backend {self.name!r}: the C module of seals cannot be loaded ({error}); "
+                "reinstall adarray on this machine"
+            ) from error
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

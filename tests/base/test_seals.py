@@ -12,22 +12,33 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.base import seals
+from adarray.base import protection, seals
 from adarray.core import guard
 
 PAGE = seals._PAGE
 
 
-@pytest.fixture(autouse=True)
-def _apart() -> Iterator[None]:
-    if seals._open_kernel() is None:
+@pytest.fixture(autouse=True, params=["C", "Python"])
+def _apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == "Python":
+        monkeypatch.setattr(seals.native_hook, "call", lambda: None)
+        monkeypatch.setattr(protection, "protect", protection._protect)
+        monkeypatch.setattr(protection, "unprotect", protection._unprotect)
+        seals._forked()  # opens the kernel's account anew
+    kernel = seals._open_kernel()
+    if kernel is None:
         pytest.skip("the kernel keeps no account of writes")
+    if request.param == "C" and kernel.native is None:
+        pytest.skip("the C module of seals was not compiled")
     yield
     for x in list(seals._resting.values()):
         x.drop()
     if seals._live:  # something waits for the collector, which takes long after other tests
         gc.collect()
     assert seals._live == {}
+    if request.param == "Python":
+        monkeypatch.undo()
+        seals._forked()
 
 
 def _bounds(x: np.ndarray) -> tuple[int, int]:
@@ -185,6 +196,39 @@ def test_data_that_stays_the_same_stays_sealed() -> None:
     assert not fresh.changed()
     fresh.end()
     x[80_000] = 3.0
+
+
+def _resting(x: np.ndarray) -> seals.Seal:
+    for _ in range(seals._STEADY + 1):
+        _seal(x).end()
+    return seals._resting[_bounds(x)]
+
+
+def test_what_rests_is_found() -> None:
+    x = np.ones((300, 200))
+    seal = _resting(x)
+    for same in (x, x[:], x.reshape(-1), x.T, x.view(np.complex128)):
+        assert seals.find(same) is seal
+        assert seals._resting == {}
+        seal.users = 1
+        seal.end()
+        assert seals._resting[seal.bounds] is seal
+    for other in (x[1:], x[:-1], x[:, :-1], x[::-1], x.view("f8,f8"), np.ones((300, 200))):
+        assert seals.find(other) is None
+    assert not seal.changed()
+
+
+def test_what_rests_and_was_written_to_is_not_found() -> None:
+    memory = np.ones(100 * PAGE, np.uint8)
+    start = -memory.__array_interface__["data"][0] % PAGE
+    x = memory[start + 8 : start + 90 * PAGE + 8]
+    # Bytes on pages of others, too, may change while nobody asks: they are compared, and not noted.
+    for at, found in (0, True), (PAGE, False), (40 * PAGE, False), (-1, True):
+        seal = _resting(x)
+        x[at] += 1
+        assert (seals.find(x) is seal) == found
+        seal.drop()
+        seals._habits.clear()
 
 
 def test_few_seals_rest() -> None:
