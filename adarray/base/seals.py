@@ -131,11 +131,6 @@ class _Kernel:
             return account
         return Account(self, low, high)
 
-    def sample(self, low: int, high: int) -> bytes:
-        """Return some of the bytes."""
-        step = (high - low - _SAMPLE) // (_SAMPLES - 1)
-        return b"".join([self.memory(low + i * step, _SAMPLE).raw for i in range(_SAMPLES)])
-
     def protect(self, low: int, high: int) -> None:
         self.ioctl(
             self.descriptor, _UFFDIO_REGISTER,
@@ -226,10 +221,13 @@ class Account:
     shares_pages : bool
     """
 
-    __slots__ = ("_end_bytes", "_ends", "_inner", "_kernel", "_whole", "shares_pages", "written")
+    __slots__ = (
+        "_end_bytes", "_ends", "_inner", "_kernel", "_low", "_size", "_whole", "shares_pages",
+        "written",
+    )  # fmt: skip
 
     def __init__(self, kernel: _Kernel, low: int, high: int) -> None:
-        self._kernel = kernel
+        self._kernel, self._low, self._size = kernel, low, high - low
         self.written = self.shares_pages = False
         (first, last), (start, stop) = _pages_of(low, high)
         # Asked and looked at each time; made once.
@@ -266,6 +264,11 @@ class Account:
         if self._any_written(self._inner) or (head.raw, tail.raw) != self._end_bytes:
             self.written = True
         return self.written
+
+    def sample(self) -> bytes:
+        """Return some of the bytes."""
+        memory, step = self._kernel.memory, (self._size - _SAMPLE) // (_SAMPLES - 1)
+        return b"".join([memory(self._low + i * step, _SAMPLE).raw for i in range(_SAMPLES)])
 
     def _any_written(self, question: bytearray) -> bool:
         """Whether a page was written to, or may have been; a question can be asked again."""
@@ -458,7 +461,7 @@ def _new_seal(kernel: _Kernel, low: int, high: int, own: bool) -> Seal | None:
         x.account.shares_pages = True
     kernel.protect(*seal.protected())
     seal.account.begin()
-    sample, (before, count) = kernel.sample(low, high), _habits.pop((low, high), (b"", 0))
+    sample, (before, count) = seal.account.sample(), _habits.pop((low, high), (b"", 0))
     count = count + 1 if sample == before or count < 0 else 0
     seal.rests = count >= _STEADY
     _habits[low, high] = (sample, count)

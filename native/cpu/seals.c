@@ -30,6 +30,9 @@ typedef struct {
 /* So many bytes take longer to ask about than it takes to get the GIL back. */
 #define LONG ((uintptr_t)1 << 26)
 
+#define SAMPLES 16
+#define SAMPLE 64 /* bytes */
+
 typedef struct {
     PyObject_HEAD
     int pages;
@@ -42,7 +45,7 @@ typedef struct {
 
 /* Whether a page was written to; it may have been where another mapping is now. The kernel has a
  * short way for pages written to, if nothing else is asked for. */
-static int asked(int pages, uintptr_t low, uintptr_t high)
+static int scan_pages(int pages, uintptr_t low, uintptr_t high)
 {
     uint64_t region[3];
     Scan scan = {
@@ -56,9 +59,9 @@ static int asked(int pages, uintptr_t low, uintptr_t high)
 static int any_written(const Account *a, uintptr_t low, uintptr_t high)
 {
     int result;
-    if (high - low < LONG) return asked(a->pages, low, high);
+    if (high - low < LONG) return scan_pages(a->pages, low, high);
     Py_BEGIN_ALLOW_THREADS
-    result = asked(a->pages, low, high);
+    result = scan_pages(a->pages, low, high);
     Py_END_ALLOW_THREADS
     return result;
 }
@@ -118,6 +121,17 @@ static PyObject *resume(PyObject *self, PyObject *unused)
     return PyBool_FromLong(resumes((Account *)self));
 }
 
+static PyObject *sample(PyObject *self, PyObject *unused)
+{
+    const Account *a = (const Account *)self;
+    const uintptr_t step = (a->high - a->low - SAMPLE) / (SAMPLES - 1);
+    char bytes[SAMPLES * SAMPLE];
+    (void)unused;
+    for (uintptr_t i = 0; i < SAMPLES; i++)
+        memcpy(bytes + i * SAMPLE, (const char *)(a->low + i * step), SAMPLE);
+    return PyBytes_FromStringAndSize(bytes, sizeof bytes);
+}
+
 static PyObject *new_account(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     int pages;
@@ -161,6 +175,7 @@ static PyMethodDef methods[] = {
     {"begin", begin, METH_NOARGS, NULL},
     {"changed", changed, METH_NOARGS, NULL},
     {"resume", resume, METH_NOARGS, NULL},
+    {"sample", sample, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
