@@ -15,6 +15,7 @@ from adarray.compiler.ir.loopir import (
     If,
     Local,
     Param,
+    Store,
     Var,
 )
 from adarray.compiler.ir.threads import (
@@ -37,6 +38,7 @@ from adarray.kernels.activity import Activity, activity, without_rule
 from adarray.kernels.forward import EVERY, ForwardPart, dtype_of
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs
+from adarray.kernels.ownership import Ownership
 from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
@@ -188,7 +190,7 @@ def adjoint(
     program: SsaProgram,
     inputs: frozenset[str],
     private: frozenset[tuple[str, int]] = frozenset(),
-    plain: frozenset[str] = frozenset(),
+    owners: Ownership = Ownership(),  # noqa: B008  (immutable)
     checkpoints: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel.
@@ -200,8 +202,8 @@ def adjoint(
         Parameters that derivatives are wanted by.
     private : frozenset of (str, int)
         See `adarray.kernels.needs`.
-    plain : frozenset of str
-        Memories of whose elements no two threads touch the same between two barriers.
+    owners : Ownership
+        Who touches the elements of buffers.
     checkpoints : bool
         Whether loops that can run again put checkpoints on the tape, and nothing else, until the
         reverse sweep comes to them.
@@ -211,10 +213,10 @@ def adjoint(
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
     if not checkpoints:
-        return _adjoint(program, inputs, active, private, plain, frozenset())
+        return _adjoint(program, inputs, active, private, owners, frozenset())
     first = Needs(program, set(private))
-    Reverse(program, active, first, plain, inputs).block(program.body, [])
-    return _adjoint(program, inputs, active, private, plain, _repeatable(program, first))
+    Reverse(program, active, first, owners, inputs).block(program.body, [])
+    return _adjoint(program, inputs, active, private, owners, _repeatable(program, first))
 
 
 def _repeatable(program: SsaProgram, needs: Needs) -> frozenset[int]:
@@ -243,12 +245,12 @@ def _adjoint(
     inputs: frozenset[str],
     active: Activity,
     private: frozenset[tuple[str, int]],
-    plain: frozenset[str],
+    owners: Ownership,
     checkpointed: frozenset[int],
 ) -> AdjointKernel:
     """Return the adjoint of a kernel, with checkpoints in some of its loops."""
     needs = Needs(program, set(private))
-    reverse = Reverse(program, active, needs, plain, inputs, checkpointed)
+    reverse = Reverse(program, active, needs, owners, inputs, checkpointed)
     back = reverse.block(program.body, [])
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
@@ -308,6 +310,11 @@ def _recomputed(program: SsaProgram, needs: Needs) -> tuple[str, ...]:
     return tuple(sorted(filter(costs, names)))
 
 
+def _changed(body: tuple[Stmt, ...]) -> set[str]:
+    """Return the memory that statements write."""
+    return {s.buffer for s in all_statements(body) if isinstance(s, (Store, Atomic))}
+
+
 def _finished(
     program: SsaProgram,
     active: Activity,
@@ -326,7 +333,10 @@ def _finished(
     buffers = [
         Param(n, b.dtype, "inout" if n in copies else "in") for n, b in params.items() if n in names
     ]
-    buffers += [Param(s, params[n].dtype, "inout") for n, s in shadows.items()]
+    changed = _changed(whole)
+    buffers += [
+        Param(s, params[n].dtype, "inout" if s in changed else "in") for n, s in shadows.items()
+    ]
     scalars = tuple((n, d) for n, d in k.scalars if n in names)
     if EVERY.name in names:
         scalars += ((EVERY.name, EVERY.dtype),)

@@ -85,26 +85,27 @@ class Execution:
         checkpoints: bool = False,
     ) -> AdjointKernel:
         """Return the adjoint by some parameters, for a launch on arrays."""
-        plain = frozenset[str]()
+        owners = ownership.Ownership()
         at = engine()
         if at.language == "C" and at.threads == 1:
-            plain = frozenset(self.buffers)  # one thread of the processor adds to all of them
+            # One thread of the processor adds to all of them.
+            owners = ownership.Ownership(frozenset(self.buffers))
         elif values is not None:
-            plain = self.owned(launch, values, at.language == "C")
-        return self.of_facts(launch, inputs, plain, checkpoints)
+            owners = self.owned(launch, values, at.language == "C")
+        return self.of_facts(launch, inputs, owners, checkpoints)
 
     def of_facts(
         self,
         launch: Launch,
         inputs: frozenset[str],
-        plain: frozenset[str],
+        owners: ownership.Ownership,
         checkpoints: bool = False,
     ) -> AdjointKernel:
-        """Return the adjoint where buffers in `plain` have elements of one thread each."""
+        """Return the adjoint where it is known who touches the elements of buffers."""
         private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
         return self._memoised(
-            ("adjoint", inputs, private, plain, checkpoints),
-            lambda: adjoint(self.program, inputs, private, plain, checkpoints),
+            ("adjoint", inputs, private, owners, checkpoints),
+            lambda: adjoint(self.program, inputs, private, owners, checkpoints),
         )
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
@@ -118,13 +119,13 @@ class Execution:
                 self._facts[key] = fact
         return fact
 
-    def owned(self, launch: Launch, values: Values, blocks: bool) -> frozenset[str]:
-        """Return buffers of whose elements no two blocks, or threads, touch the same."""
+    def owned(self, launch: Launch, values: Values, blocks: bool) -> ownership.Ownership:
+        """Return which elements of buffers no two blocks, or threads, touch."""
         names = tuple(n for n in self.buffers if self.dtypes[n] in FLOATS)
         sizes = tuple((n, math.prod(values[n].shape)) for n in names)
         shape = launch._replace(active=())
 
-        def find() -> frozenset[str]:
+        def find() -> ownership.Ownership:
             kernel, probed = self._memoised(
                 ("owners", blocks), lambda: ownership.probe(self.program, set(names), blocks)
             )
@@ -135,7 +136,8 @@ class Execution:
             for n, count in sizes:
                 like = values[n]
                 args[ownership.size(n)] = count
-                for f, start in ((ownership.first, _LATE), (ownership.last, -1)):
+                notes = ((ownership.first, _LATE), (ownership.last, -1), (ownership.touches, 0))
+                for f, start in notes:
                     threads = zeros(like, (count,), "int64")
                     threads[...] = start
                     args[f(n)] = threads
@@ -242,11 +244,14 @@ class Execution:
     ) -> dict[str, Any]:
         """Add shadows to arguments: cotangents of results, zeros elsewhere."""
         like = next((args[n] for n in self.buffers), None)
+        read_only = {b.name for b in adjoint_kernel.kernel.buffers if b.access == "in"}
         for name, shadow in adjoint_kernel.shadows.items():
             if name not in self.buffers:
                 args[shadow] = zeros(like, (1,), self.dtypes[name])
             elif cotangents.get(name) is not None:
-                args[shadow] = _copied(cotangents[name].astype(self.dtypes[name]))
+                cotangent = cotangents[name].astype(self.dtypes[name], copy=False)
+                shared = shadow in read_only and cotangent.flags.c_contiguous
+                args[shadow] = cotangent if shared else _copied(cotangent)
             else:
                 args[shadow] = zeros(args[name], args[name].shape, self.dtypes[name])
         return args
@@ -308,6 +313,8 @@ class Execution:
     ) -> Any:
         if name in adjoint_kernel.shadows:
             gradient = args[adjoint_kernel.shadows[name]]
+            if gradient is cotangents.get(name):
+                return _copied(gradient)
             return gradient if name in self.buffers else gradient.reshape(())
         if name not in self.buffers:
             return np.zeros((), self.dtypes[name])

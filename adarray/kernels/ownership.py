@@ -1,12 +1,13 @@
 """Which buffers' elements belong to one thread each, so that nothing need be added as one step.
 
 Where the indices of a buffer follow from the launch alone, a kernel is made of what they take. It
-runs once for a launch, and notes for each element the first and the last thread that touch it.
+runs once for a launch, and notes for each element the first and the last thread that touch it, and
+how often.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from adarray.compiler.ir.loopir import Const, Expr, Let, Param, Var
 from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, if_, variables
@@ -30,6 +31,21 @@ from adarray.kernels.ssa import (
 _ME = "owner__me"
 
 
+class Ownership(NamedTuple):
+    """Who touches the elements of buffers in a launch.
+
+    Attributes
+    ----------
+    alone : frozenset of str
+        Buffers of whose elements no two threads, or blocks, touch the same.
+    once : frozenset of str
+        Those of them of whose elements none is read or written more than once.
+    """
+
+    alone: frozenset[str] = frozenset()
+    once: frozenset[str] = frozenset()
+
+
 def first(name: str) -> str:
     """Return the name of the array of the first threads that touch a buffer's elements."""
     return f"{name}__first"
@@ -38,6 +54,11 @@ def first(name: str) -> str:
 def last(name: str) -> str:
     """Return the name of the array of the last ones."""
     return f"{name}__last"
+
+
+def touches(name: str) -> str:
+    """Return the name of the array that says how often a buffer's elements are touched."""
+    return f"{name}__touches"
 
 
 def size(name: str) -> str:
@@ -118,6 +139,7 @@ class _Probe(ForwardPart):
         notes = (
             Atomic(first(buffer), index, "minimum", me),
             Atomic(last(buffer), index, "maximum", me),
+            Atomic(touches(buffer), index, "add", build.index(1)),
         )
         out.append(if_(inside, notes))
 
@@ -198,7 +220,9 @@ def probe(program: SsaProgram, names: set[str], blocks: bool) -> tuple[ThreadKer
     part = _slice(program, buffers, known)
     body = _Probe(program, part, buffers, known).statements(program.body)
     whole = (Let(_ME, _me(blocks)), *body)
-    params = tuple(Param(f(n), "int64", "inout") for n in sorted(buffers) for f in (first, last))
+    params = tuple(
+        Param(f(n), "int64", "inout") for n in sorted(buffers) for f in (first, last, touches)
+    )
     scalars = (*program.kernel.scalars, *((size(n), "int64") for n in sorted(buffers)))
     order = (*(p.name for p in params), *(n for n, _ in scalars))
     kernel = ThreadKernel(
@@ -207,11 +231,13 @@ def probe(program: SsaProgram, names: set[str], blocks: bool) -> tuple[ThreadKer
     return simplified(kernel), buffers
 
 
-def owned(threads: dict[str, Any], buffers: set[str]) -> frozenset[str]:
-    """Return the buffers of whose elements none was touched by two."""
-    good = set()
+def owned(notes: dict[str, Any], buffers: set[str]) -> Ownership:
+    """Return who touches elements of buffers, from what the kernel noted."""
+    alone, once = set(), set()
     for name in buffers:
-        low, high = threads[first(name)], threads[last(name)]
+        low, high = notes[first(name)], notes[last(name)]
         if not bool(((high >= 0) & (high != low)).any()):
-            good.add(name)
-    return frozenset(good)
+            alone.add(name)
+            if not bool((notes[touches(name)] > 1).any()):
+                once.add(name)
+    return Ownership(frozenset(alone), frozenset(once))

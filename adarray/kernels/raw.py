@@ -218,8 +218,8 @@ class RawKernel:
         operands, launch = self._bound(grid, block, args, shared)
         values = dict(zip(self._operation.operands, map(bare, operands), strict=True))
         values = self._execution.checked(values | dict(launch.integers))
-        plain = self._execution.owned(launch, values, False)
-        return self._execution.of_facts(launch, inputs, plain), launch, values
+        owners = self._execution.owned(launch, values, False)
+        return self._execution.of_facts(launch, inputs, owners), launch, values
 
     def adjoint_source(
         self,

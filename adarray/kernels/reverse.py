@@ -39,6 +39,7 @@ from adarray.kernels.activity import Activity, dependent
 from adarray.kernels.forward import EVERY, dtype_of
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
+from adarray.kernels.ownership import Ownership
 from adarray.kernels.ssa import (
     Branch,
     Def,
@@ -84,14 +85,14 @@ class Reverse:
         program: SsaProgram,
         active: Activity,
         needs: Needs,
-        plain: frozenset[str],
+        owners: Ownership,
         inputs: frozenset[str],
         checkpointed: frozenset[int] = frozenset(),
     ) -> None:
         self.program = program
         self.active = active
         self.needs = needs
-        self.plain = plain
+        self.owners = owners
         self.inputs = inputs
         self.checkpointed = checkpointed
         self.live: set[str] = set()  # values whose derivative something has been added to
@@ -304,9 +305,11 @@ class Reverse:
         index = self.read(place)
         b = shadow(buffer)
         several = buffer in self.buffers or buffer in self.shared
-        if several and buffer not in self.plain:
+        if several and buffer not in self.owners.alone:
             same = "warp" if self.same.expr(place) else ""
             out.append(Atomic(b, index, "add", value, same=same))
+        elif buffer in self.owners.once and not self.program.writes(buffer):
+            out.append(Store(b, index, value))  # the one addition to a 0
         else:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
 
@@ -334,7 +337,8 @@ class Reverse:
     def _last(self, n: Write) -> bool:
         """Whether nobody reads the derivative by what was in an element before this write."""
         alone = len(self.program.accesses(n.buffer)) == 1 and not n.loops
-        return alone and n.buffer in self.buffers and n.buffer not in self.inputs
+        once = alone or n.buffer in self.owners.once
+        return once and n.buffer in self.buffers and n.buffer not in self.inputs
 
     def _added(self, n: Write) -> Expr | None:
         """Return what a write adds to the element as it was; None where it does something else.

@@ -290,7 +290,7 @@ def test_the_adjoint_can_be_read(square: RawKernel) -> None:
     text = square.adjoint_source(1, 32, (X, np.zeros(3), 2.0, 3), by=("x",))
     assert "void square_adjoint(const double *__restrict__ x, const double a" in text
     assert "a__sum" not in text
-    assert "x__b[(int64_t)i] = x__b[(int64_t)i] + " in text
+    assert "x__b[(int64_t)i] = x_v__b;" in text
     with pytest.raises(KernelError, match=r"\['n'\] are no floating-point parameters"):
         square.adjoint_source(1, 32, (X, np.zeros(3), 2.0, 3), by=("n",))
 

@@ -184,3 +184,70 @@ def test_what_iterations_share_is_added_behind_the_loop(trips: int, backend: str
         gradient = np.asarray(adarray.grad(f)(c))
     expected = 12.0 * c * [1, 3, 1] if trips else 0 * c
     np.testing.assert_allclose(gradient, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_many_blocks_add_to_one_small_array(backend: str) -> None:
+    text = """
+    __global__ void mix(const double *w, const double *x, double *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        y[i] = 0;
+        for (int k = 0; k < n; k++) y[i] += w[k] * w[k] * cos((k + 1) * x[i]);
+    }
+    """
+    kernel = RawKernel(text, "mix")
+    w, x = np.linspace(-1, 1, 40), np.linspace(0, 3, 200 * 32)
+
+    def f(w: Any) -> Any:
+        return np.sum(kernel.apply(200, 32, (w, x, np.zeros_like(x), w.size)))
+
+    with adarray.use(backend):
+        gradient = np.asarray(adarray.grad(f)(w))
+    expected = 2 * w * np.cos(np.outer(np.arange(1, 41), x)).sum(1)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_elements_that_are_touched_once(backend: str) -> None:
+    text = """
+    __global__ void spaced(const double *x, const double *z, double *y, double *u, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        y[2 * i] = x[i] * x[i] * z[i];
+        u[i] = z[i] * x[i];
+        u[i] += y[2 * i + 1];
+    }
+    """
+    kernel = RawKernel(text, "spaced")
+    rng = np.random.default_rng(0)
+    x, z, y, u = (rng.normal(size=n) for n in (6, 6, 14, 6))
+    v, w = rng.normal(size=14), rng.normal(size=6)
+
+    def f(*by: Any) -> Any:
+        results = kernel.apply(2, 4, (*by, 6))
+        return np.sum(v * results[0]) + np.sum(w * results[1])
+
+    with adarray.use(backend):
+        by_x, by_z, by_y, by_u = map(np.asarray, adarray.grad(f, (0, 1, 2, 3))(x, z, y, u))
+        (again,) = map(np.asarray, adarray.grad(f, (0,))(x, z, y, u))
+    even = v[:12:2]
+    np.testing.assert_allclose(by_x, 2 * even * x * z + w * z, rtol=1e-13)
+    np.testing.assert_allclose(again, by_x, rtol=1e-15)
+    np.testing.assert_allclose(by_z, even * x * x + w * x, rtol=1e-13)
+    by_old = np.array(v)
+    by_old[:12:2] = 0
+    by_old[1:12:2] += w
+    np.testing.assert_allclose(by_y, by_old, rtol=1e-13)
+    np.testing.assert_array_equal(by_u, 0 * u)
+
+
+def test_derivatives_of_what_is_read_once_are_stored() -> None:
+    case = CASES["lattice_boltzmann"]
+    kernel = RawKernel(case.text("float32"), case.name)
+    args = case.args(np.random.default_rng(0), np.float32)
+    text = kernel.adjoint_source(case.grid, case.block, args, by=("src", "omega"))
+    (stored,) = [line for line in text.split("\n") if "src__b[" in line]
+    assert stored.strip().endswith("] = src_v__b;")
+    assert "const float *__restrict__ dst__b" in text
+    by_dst = kernel.adjoint_source(case.grid, case.block, args, by=("src", "dst"))
+    assert "dst__b[(int64_t)(k_4__r * nx * ny + y * nx + x)] = 0.0f;" in by_dst
