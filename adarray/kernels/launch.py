@@ -16,11 +16,14 @@ from adarray.compiler.ir.verify_threads import verify
 from adarray.device import is_device
 from adarray.device.array import host_of
 from adarray.errors import BackendError, KernelError
-from adarray.kernels import print_cpu, print_cuda
+from adarray.kernels import lengths, print_cpu, print_cuda
+from adarray.kernels.copies import BlockCopies
+from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
 
 _NAME = "adarray_kernel_name"
 _CHUNKS = 8  # pieces of work for each thread of the processor
+_LENGTHS = 1024  # launches whose tapes are known
 USUAL_LIMIT = 1 << 31  # bytes of tapes
 
 
@@ -109,13 +112,16 @@ class CudaKernel:
         printer = print_cuda.ThreadCudaPrinter(kernel, _NAME)
         self.dynamic = len(printer.dynamic)
         self.taped = printer.taped
+        self.copies = BlockCopies(kernel, printer.copied, engine)
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
         self.counting: CudaKernel | None = None
+        self.lengths: dict[Any, int] | None = None  # of tapes by launches, where they say it all
         self.extra = extra
         if self.taped:
             assert counting is not None
             self.counting = CudaKernel.__new__(CudaKernel)
             self.counting._count(counting, engine)
+            self.lengths = {} if lengths.fixed(counting) else None
 
     def _count(self, kernel: ThreadKernel, engine: Any) -> None:
         """Become the kernel that counts."""
@@ -146,10 +152,12 @@ class CudaKernel:
                 f"{print_cuda.USUAL_SHARED}: derivatives need as much again as what they are of; "
                 "use smaller tiles"
             )
+        copies = self.copies.placed(launch, args)
         if self.counting is None:
             self.run(launch.grid, launch.block, args, shared_mem=shared)
+            self.copies.fold(copies)
             return 0
-        words = self.counting.most(launch, values) + self.extra(values)
+        words = self._words(self.counting, launch, values) + self.extra(values)
         block = 8 * max(1, words) * launch.threads
         many = min(launch.blocks, limit // block)
         if many < 1:
@@ -162,7 +170,19 @@ class CudaKernel:
             count = min(many, launch.blocks - first)
             rest = [tape, np.int64(first), *map(np.uint32, launch.grid)]
             self.run((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
+        self.copies.fold(copies)
         return many * block
+
+    def _words(self, counting: CudaKernel, launch: Launch, values: Mapping[str, Any]) -> int:
+        """Return how many values a thread puts on its tape at most, counted where it need be."""
+        if self.lengths is None:
+            return counting.most(launch, values)
+        key = (launch._replace(active=()), values.get(EVERY.name))
+        if key not in self.lengths:
+            if len(self.lengths) >= _LENGTHS:
+                self.lengths.clear()
+            self.lengths[key] = counting.most(launch, values)
+        return self.lengths[key]
 
     def most(self, launch: Launch, values: Mapping[str, Any]) -> int:
         """Return how many values a thread puts on its tape at most."""

@@ -22,6 +22,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
 )
 from adarray.errors import KernelError
+from adarray.kernels.copies import added
 from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 
@@ -117,6 +118,7 @@ class ThreadCudaPrinter(ThreadPrinter):
         self.buffers = {b.name: b for b in kernel.buffers}
         self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
         self.dynamic = [s for s in kernel.shared if s.size is None]
+        self.copied = () if counting else added(kernel)
         for n in (*THREAD, *BLOCK, *SIZES):
             self.text.names[n] = n
         if self.taped and not counting:
@@ -137,6 +139,8 @@ class ThreadCudaPrinter(ThreadPrinter):
                 params.append(f"const {STORED[dict(k.scalars)[name]]} {name}")
         if self.dynamic:
             params.append("const int64_t adarray_dynamic_bytes")
+        for name in self.copied:
+            params += [f"const uint32_t {name}_copies", f"const int64_t {name}_apart"]
         if self.counting:
             params.append("unsigned long long *adarray_most")
         elif self.taped:
@@ -146,6 +150,9 @@ class ThreadCudaPrinter(ThreadPrinter):
         self.line(f'extern "C" __global__ void {self.name}({", ".join(params)}) {{')
         self.depth = 1
         self.tables(k)
+        for name in self.copied:
+            block = "blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)"
+            self.line(f"{name} += ({block}) % {name}_copies * {name}_apart;")
         self._geometry()
         self._shared()
         self.block(k.body)

@@ -15,8 +15,11 @@ from cuda_kernels import CASES, Case
 
 import adarray
 from adarray.errors import KernelError
-from adarray.kernels import RawKernel, batched, print_cuda
+from adarray.kernels import RawKernel, batched, lengths, print_cuda
 from adarray.kernels.adjoint import AdjointKernel
+from adarray.kernels.copies import BlockCopies
+from adarray.kernels.launch import CudaKernel
+from adarray.kernels.ownership import Ownership
 
 CORE = ("saxpy", "product", "tree_dot", "tiled_matmul")
 NAMES = [*CORE, *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n not in CORE)]
@@ -121,7 +124,7 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
         texts = [(k, False) for k in (kernel.kernel, adjoint.kernel, second.kernel)]
         texts.append((kernel._execution.tangent(inputs).kernel, False))
         texts += [(adjoint.counting, True)] if adjoint.taped else []
-        again = kernel._execution.of_facts(launch, kernel._inputs_of(None), frozenset(), True)
+        again = kernel._execution.of_facts(launch, kernel._inputs_of(None), Ownership(), True)
         texts += [(again.kernel, False), (again.counting, True)] if again.checkpoints else []
         texts.append((batched.batched(kernel.kernel), False))
         for i, (k, counting) in enumerate(texts):
@@ -134,3 +137,60 @@ def test_nvcc_compiles_every_text(tmp_path: Path) -> None:
     )  # fmt: skip
     assert adjoint.returncode == 0, adjoint.stderr
     assert "malloc" not in text.partition(print_cuda.HEAD)[2]
+
+
+@NEEDS_GXX
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("limit", [1 << 30, 1 << 14])
+def test_many_blocks_add_to_copies_of_small_arrays(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded: list[Any] = []
+    fold = BlockCopies.fold
+    monkeypatch.setattr(
+        BlockCopies, "fold", lambda self, groups: folded.extend(groups) or fold(self, groups)
+    )
+    case = CASES["cross_sections"]
+    args = case.args(np.random.default_rng(0), np.float64)
+    blocks = 70
+    args[0] = np.random.default_rng(1).uniform(0, 1, 8 * blocks)
+    args[4] = np.zeros((8 * blocks, 5))
+    args[5] = 8 * blocks
+    kernel = RawKernel(case.text("float64"), case.name, memory_limit=limit)
+
+    def f(*by: Any) -> Any:
+        return np.sum(np.sin(kernel.apply(blocks, 8, (args[0], *by, *args[4:]))))
+
+    gradients = []
+    for backend in ("serial", "standin"):
+        with adarray.use(backend):
+            gradients.append([np.asarray(g) for g in adarray.grad(f, (0, 1, 2))(*args[1:4])])
+    assert [len(g.arrays) for g in folded] == [3]
+    for a, b in zip(*gradients, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11)
+
+
+@NEEDS_GXX
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("name", "fixed"),
+    [("product", True), ("cross_sections", True), ("ray_march", False), ("newton", False)],
+)
+def test_tapes_are_counted_once_where_launches_say_how_long_they_are(
+    name: str, fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Any] = []
+    most = CudaKernel.most
+    monkeypatch.setattr(CudaKernel, "most", lambda *args: counted.append(args) or most(*args))
+    f, x = _setup(CASES[name], "float64")
+    gradient = adarray.grad(lambda *by: sum(np.sum(o) for o in f(*by)), tuple(range(len(x))))
+    for scale in (1.0, 0.75):
+        moved = [scale * a for a in x]
+        with adarray.use("serial"):
+            expected = gradient(*moved)
+        with adarray.use("standin"):
+            for a, b in zip(gradient(*moved), expected, strict=True):
+                np.testing.assert_allclose(np.asarray(a), b, rtol=1e-11, atol=1e-12)
+    assert len(counted) == (1 if fixed else 2)
+    (kernel,) = {id(args[0]): args[0].kernel for args in counted}.values()
+    assert lengths.fixed(kernel) == fixed
