@@ -21,6 +21,7 @@ LINE = 32  # elements; each copy of an array begins with a line of memory
 COPIES = 64
 ROOM = 1 << 20  # elements of all copies of a launch
 CROWD = 64  # blocks: of fewer, not many wait for each other
+WHOLE_CROWD = 1 << 14  # the same where each block adds once
 SHARE = 8  # blocks at least that add to one copy
 _NONE = (np.uint32(1), np.int64(0))
 _WARPS = 8  # of a block that adds copies up
@@ -38,18 +39,38 @@ extern "C" __global__ void NAME(
 """
 
 
-def added(kernel: ThreadKernel) -> tuple[str, ...]:
-    """Return the buffers that a kernel does nothing with but add to them, as one step."""
-    sums: set[str] = set()
+class Added(NamedTuple):
+    """Buffers that a kernel does nothing with but add to them, as one step.
+
+    Attributes
+    ----------
+    threads : tuple of str
+        Those to which threads or warps add.
+    blocks : tuple of str
+        Those to which only blocks do, as a whole.
+    """
+
+    threads: tuple[str, ...]
+    blocks: tuple[str, ...]
+
+
+def added(kernel: ThreadKernel) -> Added:
+    """Return the buffers to which a kernel only adds."""
+    sums: dict[str, set[str]] = {}
     others: set[str] = set()
     for s in all_statements(kernel.body):
         if isinstance(s, Atomic):
             plain = s.combine == "add" and s.result is None and s.value.dtype in FLOATS
-            (sums if plain else others).add(s.buffer)
+            if plain:
+                sums.setdefault(s.buffer, set()).add(s.same)
+            else:
+                others.add(s.buffer)
         elif isinstance(s, Store):
             others.add(s.buffer)
         others |= {x.buffer for e in operands(s) for x in loads(e)}
-    return tuple(b.name for b in kernel.buffers if b.name in sums - others)
+    names = [b.name for b in kernel.buffers if b.name in sums and b.name not in others]
+    whole = tuple(n for n in names if sums[n] <= {"block", "grid"})
+    return Added(tuple(n for n in names if n not in whole), whole)
 
 
 def fold(dtype: str, count: int, name: str) -> str:
@@ -82,15 +103,16 @@ class BlockCopies:
     Parameters
     ----------
     kernel : ThreadKernel
-    names : tuple of str
-        Buffers that may have copies: `added`.
+    names : Added
+        Buffers that may have copies.
     engine : Engine
     """
 
-    def __init__(self, kernel: ThreadKernel, names: tuple[str, ...], engine: Any) -> None:
+    def __init__(self, kernel: ThreadKernel, names: Added, engine: Any) -> None:
         self.engine = engine
         self.library = engine.library
-        self.places = {name: kernel.order.index(name) for name in names}
+        self.places = {n: kernel.order.index(n) for n in (*names.threads, *names.blocks)}
+        self.crowds = dict.fromkeys(names.threads, CROWD) | dict.fromkeys(names.blocks, WHOLE_CROWD)
         self.folds: dict[tuple[str, int], Any] = {}
 
     def placed(self, launch: Launch, args: list[Any]) -> list[_Group]:
@@ -99,14 +121,14 @@ class BlockCopies:
             return []
         chosen: dict[str, dict[str, int]] = {}  # by dtype: first elements of arrays in a copy
         apart: dict[str, int] = {}
-        if launch.blocks >= CROWD:
-            for name, k in sorted(self.places.items(), key=lambda item: int(args[item[1]].size)):
-                dtype = str(args[k].dtype)
-                first = apart.get(dtype, 0)
-                padded = -(-args[k].size // LINE) * LINE
-                if padded and 2 * (first + padded) <= ROOM:
-                    chosen.setdefault(dtype, {})[name] = first
-                    apart[dtype] = first + padded
+        for name, k in sorted(self.places.items(), key=lambda item: int(args[item[1]].size)):
+            dtype = str(args[k].dtype)
+            first = apart.get(dtype, 0)
+            padded = -(-args[k].size // LINE) * LINE
+            enough = launch.blocks >= self.crowds[name]
+            if enough and padded and 2 * (first + padded) <= ROOM:
+                chosen.setdefault(dtype, {})[name] = first
+                apart[dtype] = first + padded
         groups, where = [], dict.fromkeys(self.places, _NONE)
         for dtype, firsts in chosen.items():
             many = min(COPIES, launch.blocks // SHARE, ROOM // apart[dtype])

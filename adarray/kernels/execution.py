@@ -89,7 +89,11 @@ class Execution:
         at = engine()
         if at.language == "C" and at.threads == 1:
             # One thread of the processor adds to all of them.
-            owners = ownership.Ownership(frozenset(self.buffers))
+            once = self._fact(
+                ("distinct", launch._replace(active=())),
+                lambda: ownership.distinct(self.program, launch),
+            )
+            owners = ownership.Ownership(frozenset(self.buffers), once)
         elif values is not None:
             owners = self.owned(launch, values, at.language == "C")
         return self.of_facts(launch, inputs, owners, checkpoints)

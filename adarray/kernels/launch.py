@@ -17,7 +17,7 @@ from adarray.device import is_device
 from adarray.device.array import host_of
 from adarray.errors import BackendError, KernelError
 from adarray.kernels import lengths, print_cpu, print_cuda
-from adarray.kernels.copies import BlockCopies
+from adarray.kernels.copies import BlockCopies, added
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
 
@@ -112,7 +112,7 @@ class CudaKernel:
         printer = print_cuda.ThreadCudaPrinter(kernel, _NAME)
         self.dynamic = len(printer.dynamic)
         self.taped = printer.taped
-        self.copies = BlockCopies(kernel, printer.copied, engine)
+        self.copies = BlockCopies(kernel, added(kernel), engine)
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
         self.counting: CudaKernel | None = None
         self.lengths: dict[Any, int] | None = None  # of tapes by launches, where they say it all

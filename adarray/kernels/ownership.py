@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from adarray.compiler.ir.loopir import Const, Expr, Let, Param, Var
-from adarray.compiler.ir.threads import Atomic, Stmt, ThreadKernel, if_, variables
+from adarray.compiler.ir.loopir import Apply, Const, Expr, Let, Param, Var
+from adarray.compiler.ir.threads import (
+    BLOCK,
+    SIZES,
+    THREAD,
+    Atomic,
+    Stmt,
+    ThreadKernel,
+    if_,
+    variables,
+)
 from adarray.kernels import build
 from adarray.kernels.forward import ForwardPart
+from adarray.kernels.geometry import Launch
 from adarray.kernels.needs import Slice, _direct
 from adarray.kernels.simplify import simplified
 from adarray.kernels.ssa import (
     Branch,
     Carried,
+    Def,
     Exchange,
     Item,
     Node,
@@ -29,6 +40,7 @@ from adarray.kernels.ssa import (
 )
 
 _ME = "owner__me"
+_WIDE = ("int32", "uint32", "int64", "uint64")
 
 
 class Ownership(NamedTuple):
@@ -229,6 +241,67 @@ def probe(program: SsaProgram, names: set[str], blocks: bool) -> tuple[ThreadKer
         f"{program.kernel.name}_owners", params, scalars, order, (), whole, program.kernel.tables
     )
     return simplified(kernel), buffers
+
+
+def distinct(program: SsaProgram, launch: Launch) -> frozenset[str]:
+    """Return buffers with one access whose index differs from thread to thread.
+
+    That is seen without a run, where indices are sums of multiples of the thread's coordinates.
+    """
+    names = set()
+    for b in program.kernel.buffers:
+        accesses = program.accesses(b.name)
+        if len(accesses) == 1 and not accesses[0].loops:
+            multiples = _multiples(program, accesses[0].index, dict(launch.integers), launch)
+            if multiples is not None and _differ(multiples, launch):
+                names.add(b.name)
+    return frozenset(names)
+
+
+def _multiples(
+    program: SsaProgram, e: Expr, integers: dict[str, int], launch: Launch
+) -> dict[str, int] | None:
+    """Return how often an index has each coordinate, and by "" what it has besides.
+
+    None where it is no sum of such, or has parts below 0, which wrap around in unsigned numbers.
+    """
+    known: int | None = None
+    if isinstance(e, Const) and isinstance(e.value, int):
+        known = e.value
+    elif isinstance(e, Var):
+        kind, _, axis = e.name.partition(".")
+        v = program.values.get(e.name)
+        if e.name in (*THREAD, *BLOCK):
+            return {e.name: 1}
+        if e.name in SIZES:
+            known = (launch.block if kind == "blockDim" else launch.grid)["xyz".index(axis)]
+        elif isinstance(v, Def):
+            return _multiples(program, v.value, integers, launch)
+        else:
+            known = integers.get(e.name)
+    elif isinstance(e, Apply) and e.name in ("cast", "add", "multiply") and e.dtype in _WIDE:
+        parts = [_multiples(program, a, integers, launch) for a in e.args]
+        first, last = parts[0], parts[-1]
+        if first is None or last is None or e.name == "cast":
+            return first
+        if e.name == "add":
+            return {n: first.get(n, 0) + last.get(n, 0) for n in first.keys() | last.keys()}
+        if first.keys() != {""}:
+            first, last = last, first
+        return {n: first[""] * k for n, k in last.items()} if first.keys() == {""} else None
+    return None if known is None or known < 0 else {"": known}
+
+
+def _differ(multiples: dict[str, int], launch: Launch) -> bool:
+    """Whether a sum of multiples of coordinates is another number for each thread."""
+    sizes = {f"threadIdx.{a}": n for a, n in zip("xyz", launch.block, strict=True)}
+    sizes |= {f"blockIdx.{a}": n for a, n in zip("xyz", launch.grid, strict=True)}
+    most = 0
+    for step, count in sorted((multiples.get(n, 0), c) for n, c in sizes.items() if c > 1):
+        if step <= most:
+            return False
+        most += step * (count - 1)
+    return most + multiples.get("", 0) < 1 << 31
 
 
 def owned(notes: dict[str, Any], buffers: set[str]) -> Ownership:

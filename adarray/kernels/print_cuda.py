@@ -118,7 +118,8 @@ class ThreadCudaPrinter(ThreadPrinter):
         self.buffers = {b.name: b for b in kernel.buffers}
         self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
         self.dynamic = [s for s in kernel.shared if s.size is None]
-        self.copied = () if counting else added(kernel)
+        adds = added(kernel)
+        self.copied = () if counting else (*adds.threads, *adds.blocks)
         for n in (*THREAD, *BLOCK, *SIZES):
             self.text.names[n] = n
         if self.taped and not counting:

@@ -10,7 +10,7 @@ from cuda_kernels import CASES, MORE, Case
 from kernel_backends import BACKENDS
 
 import adarray
-from adarray.kernels import RawKernel
+from adarray.kernels import RawKernel, ownership
 
 # The core has the twelve kernels of the design, and those that people publish once each.
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in MORE]
@@ -251,3 +251,39 @@ def test_derivatives_of_what_is_read_once_are_stored() -> None:
     assert "const float *__restrict__ dst__b" in text
     by_dst = kernel.adjoint_source(case.grid, case.block, args, by=("src", "dst"))
     assert "dst__b[(int64_t)(k_4__r * nx * ny + y * nx + x)] = 0.0f;" in by_dst
+
+
+@pytest.mark.parametrize(
+    ("index", "grid", "block", "distinct"),
+    [
+        ("blockIdx.x * blockDim.x + threadIdx.x", 3, 4, True),
+        ("blockIdx.x * blockDim.x + threadIdx.x", (3, 2), 4, False),
+        ("(blockIdx.y * gridDim.x + blockIdx.x) * 4 + threadIdx.x", (3, 2), 4, True),
+        ("blockIdx.x * 3 + threadIdx.x", 3, 4, False),
+        ("5 + 2 * (blockIdx.x + gridDim.x * threadIdx.x)", 3, 4, True),
+        ("threadIdx.x * n + blockIdx.x", 3, 4, True),
+        ("threadIdx.x * (n - 4) + blockIdx.x", 3, 4, False),
+        ("threadIdx.x / 2 + blockIdx.x * 2", 3, 4, False),
+        ("threadIdx.x", 1, 4, True),
+        ("threadIdx.x + blockIdx.x * 4 - 1 + 1", 3, 4, False),
+        ("(unsigned char)(threadIdx.x * 128) + blockIdx.x * 4", 3, 4, False),
+    ],
+)
+def test_indices_that_differ_from_thread_to_thread(
+    index: str, grid: Any, block: int, distinct: bool
+) -> None:
+    text = f"""
+    __global__ void k(const double *x, double *y, int n) {{
+        int i = {index};
+        atomicAdd(y + n - n, x[i] * x[i]);
+    }}
+    """
+    kernel = RawKernel(text, "k")
+    x = np.linspace(1, 2, 256)
+    _, launch = kernel._bound(grid, block, (x, np.zeros(1), 5), 0)
+    assert ("x" in ownership.distinct(kernel._execution.program, launch)) == distinct
+    with adarray.use("serial"):
+        gradient = adarray.grad(lambda x: kernel.apply(grid, block, (x, np.zeros(1), 5))[0])(x)
+        count = RawKernel(text.replace("y + n - n, x[i] * x[i]", "y + i, 1.0"), "k")
+        touched = count.apply(grid, block, (x, np.zeros(256), 5))
+    np.testing.assert_allclose(gradient, 2 * touched * x, rtol=1e-13)
