@@ -21,7 +21,9 @@ from adarray.kernels import build
 from adarray.kernels.geometry import Launch
 
 COUNTS = "figures__counts"
-_ADDED = {"": "figures__threads", "warp": "figures__warps"}  # counters by `Atomic.same`
+_THREADS, _WARPS = "figures__threads", "figures__warps"
+# Counters by `Atomic.same`.
+_ADDED = {"": _THREADS, "x": _THREADS, "y": _THREADS, "warp": _WARPS}
 _TAPED = "figures__taped"
 _WARP = 32
 
@@ -40,7 +42,8 @@ def sites(kernel: ThreadKernel) -> Sites:
     atomics = [
         s.same for s in all_statements(kernel.body) if isinstance(s, Atomic) and s.buffer in buffers
     ]
-    return Sites(atomics.count(""), atomics.count("warp"), atomics.count("block"))
+    by = {kind: sum(_ADDED.get(a) == kind for a in atomics) for kind in (_THREADS, _WARPS)}
+    return Sites(by[_THREADS], by[_WARPS], atomics.count("block"))
 
 
 class _Counter:
@@ -78,7 +81,7 @@ def counted(kernel: ThreadKernel, tape: bool = True) -> ThreadKernel:
 
     Without `tape`, it puts nothing there.
     """
-    names = (*_ADDED.values(), _TAPED)
+    names = (_THREADS, _WARPS, _TAPED)
     first: list[Stmt] = [Local(n, "int64", None, build.index(0)) for n in names]
 
     def note(at: int, combine: str, name: str) -> Stmt:

@@ -114,6 +114,7 @@ class CudaKernel:
         self.taped = printer.taped
         self.copies = BlockCopies(kernel, added(kernel), engine)
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.stage, self.fixed = printer.stage, printer.fixed
         self.counting: CudaKernel | None = None
         self.lengths: dict[Any, int] | None = None  # of tapes by launches, where they say it all
         self.extra = extra
@@ -129,6 +130,7 @@ class CudaKernel:
         self.kernel, self.library, self.dtypes = kernel, engine.library, dict(kernel.scalars)
         printer = print_cuda.ThreadCudaPrinter(kernel, _NAME, True)
         self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
+        self.stage = self.fixed = 0
         self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
 
     def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
@@ -141,7 +143,15 @@ class CudaKernel:
                 args.append(self.library.raw(x))
         if self.dynamic:
             args.append(np.int64(launch.shared))
+        if self.stage:
+            args.append(np.uint32(self._staged(launch) > 0))
         return args
+
+    def _staged(self, launch: Launch) -> int:
+        """Return the bytes of shared memory in which warps exchange rows; 0: there is no room."""
+        staged = self.stage * (-(-launch.threads // 32)) + 8
+        whole = self.fixed + self.dynamic * launch.shared + staged
+        return staged if self.stage and whole <= print_cuda.USUAL_SHARED else 0
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
@@ -152,6 +162,7 @@ class CudaKernel:
                 f"{print_cuda.USUAL_SHARED}: derivatives need as much again as what they are of; "
                 "use smaller tiles"
             )
+        shared += self._staged(launch)
         copies = self.copies.placed(launch, args)
         if self.counting is None:
             self.run(launch.grid, launch.block, args, shared_mem=shared)

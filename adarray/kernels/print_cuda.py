@@ -7,7 +7,7 @@ put a value on them write to neighbouring places.
 
 from __future__ import annotations
 
-from adarray.compiler.ir.loopir import Expr
+from adarray.compiler.ir.loopir import Const, Expr, For, Load
 from adarray.compiler.ir.threads import (
     BLOCK,
     SHUFFLES,
@@ -17,13 +17,16 @@ from adarray.compiler.ir.threads import (
     Barrier,
     Pop,
     Push,
+    Stmt,
     ThreadKernel,
     WarpOp,
     all_statements,
+    replaced,
 )
 from adarray.errors import KernelError
 from adarray.kernels.copies import added
 from adarray.kernels.printing import ThreadPrinter
+from adarray.kernels.rows import gathered
 from adarray.kernels.texts import CTYPES, STORED
 
 HEAD = r"""
@@ -45,6 +48,9 @@ typedef unsigned long long uint64_t;
 #endif
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
+#endif
+#ifndef ADARRAY_TOGETHER
+#define ADARRAY_TOGETHER __activemask()
 #endif
 __device__ __forceinline__ unsigned adarray_thread() {
     return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -85,17 +91,81 @@ template <typename T> __device__ __forceinline__ void adarray_warp_add(T *place,
     value = adarray_lanes(value, 32u);
     if ((adarray_thread() & 31u) == 0) atomicAdd(place, value);
 }
+// The sum over `count` threads whose numbers are `step` apart, as far as they are in one warp.
+template <typename T> __device__ __forceinline__ void adarray_line_add(
+    T *place, T value, unsigned step, unsigned count) {
+    const unsigned all = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned warp = all < 32u ? (1u << all) - 1u : 0xffffffffu;
+    const bool fits = step < 32u && count > 1u && !(step & (step - 1u)) && !(count & (count - 1u));
+    if (!fits || ADARRAY_TOGETHER != warp) {
+        atomicAdd(place, value);
+        return;
+    }
+    const unsigned end = step * count < 32u ? step * count : 32u;
+    for (unsigned by = step; by < end; by *= 2u) value += __shfl_xor_sync(warp, value, by);
+    if (!(adarray_thread() & (end - step))) atomicAdd(place, value);
+}
+// Adds N neighbours. Threads of a warp whose places are far apart add those of one thread together,
+// by way of a piece of shared memory.
+template <int N, typename T>
+__device__ __forceinline__ void adarray_row_add(T *place, const T (&row)[N], void *memory) {
+    bool apart = memory && ADARRAY_TOGETHER == 0xffffffffu;
+    if (apart) {
+        const long long other = __shfl_xor_sync(0xffffffffu, (long long)place, 1);
+        const long long by = (long long)place - other, least = 32 * sizeof(T);
+        apart = __popc(__ballot_sync(0xffffffffu, by < least && by > -least)) < 16;
+    }
+    if (!apart) {
+        #pragma unroll
+        for (int k = 0; k < N; k++) atomicAdd(place + k, row[k]);
+        return;
+    }
+    T *const stage = (T *)memory;
+    const unsigned lane = adarray_thread() & 31u;
+    #pragma unroll
+    for (int k = 0; k < N; k++) stage[lane * N + k] = row[k];
+    __syncwarp();
+    #pragma unroll
+    for (int s = 0; s < N; s++) {
+        const unsigned e = s * 32u + lane;
+        T *const to = (T *)__shfl_sync(0xffffffffu, (unsigned long long)place, e / N);
+        atomicAdd(to + e % N, stage[e]);
+    }
+    __syncwarp();
+}
 """
 _THREAD = "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
 USUAL_SHARED = 48 << 10  # bytes that a kernel's own shared memory may have
 _SIZE = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4,
          "int16": 2, "uint16": 2, "int8": 1, "uint8": 1, "bool": 1}  # fmt: skip
 _WARP = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync",
-         "xor": "__shfl_xor_sync", "ballot": "__ballot_sync", "add": "__reduce_add_sync",
+         "xor": "__shfl_xor_sync", "ballot": "__ballot_sync",
+         "match": "__match_any_sync", "add": "__reduce_add_sync",
          "minimum": "__reduce_min_sync", "maximum": "__reduce_max_sync",
          "and": "__reduce_and_sync", "or": "__reduce_or_sync",
          "xor_all": "__reduce_xor_sync"}  # fmt: skip
+# Functions that add what threads share, and sizes that they get, by `Atomic.same`.
+_SUMS = {"warp": ("adarray_warp_add", ""), "block": ("adarray_block_add", ""),
+         "grid": ("adarray_block_add", ""), "x": ("adarray_line_add", ", 1u, blockDim.x"),
+         "y": ("adarray_line_add", ", blockDim.x, blockDim.y")}  # fmt: skip
 _ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
+
+
+def _row(s: Stmt) -> Atomic | None:
+    """Return the addition of a loop that does nothing but add a row."""
+    if isinstance(s, For) and len(s.body) == 1:
+        (atomic,) = s.body
+        if isinstance(atomic, Atomic) and atomic.same == "row":
+            return atomic
+    return None
+
+
+def _stage(s: Stmt) -> int:
+    """Return the bytes in which a warp exchanges the rows that a statement adds."""
+    atomic = _row(s)
+    if atomic is None or not isinstance(s, For) or not isinstance(s.stop, Const):
+        return 0
+    return 32 * int(s.stop.value) * _SIZE[atomic.value.dtype]
 
 
 class ThreadCudaPrinter(ThreadPrinter):
@@ -112,14 +182,17 @@ class ThreadCudaPrinter(ThreadPrinter):
 
     def __init__(self, kernel: ThreadKernel, name: str, counting: bool = False) -> None:
         super().__init__()
+        adds = added(kernel)
+        self.copied = () if counting else (*adds.threads, *adds.blocks)
+        kernel = kernel if counting else gathered(kernel, adds.threads)
         self.kernel = kernel
+        self.stage = max(map(_stage, all_statements(kernel.body)), default=0)
+        self.fixed = 0  # bytes of shared memory
         self.name = name
         self.counting = counting
         self.buffers = {b.name: b for b in kernel.buffers}
         self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
         self.dynamic = [s for s in kernel.shared if s.size is None]
-        adds = added(kernel)
-        self.copied = () if counting else (*adds.threads, *adds.blocks)
         for n in (*THREAD, *BLOCK, *SIZES):
             self.text.names[n] = n
         if self.taped and not counting:
@@ -140,6 +213,8 @@ class ThreadCudaPrinter(ThreadPrinter):
                 params.append(f"const {STORED[dict(k.scalars)[name]]} {name}")
         if self.dynamic:
             params.append("const int64_t adarray_dynamic_bytes")
+        if self.stage:
+            params.append("const uint32_t adarray_staged")
         for name in self.copied:
             params += [f"const uint32_t {name}_copies", f"const int64_t {name}_apart"]
         if self.counting:
@@ -190,7 +265,8 @@ class ThreadCudaPrinter(ThreadPrinter):
                 f"has {USUAL_SHARED}: derivatives need as much again as what they are of; use "
                 "smaller tiles"
             )
-        if self.dynamic:
+        self.fixed = fixed
+        if self.dynamic or self.stage:
             self.line("extern __shared__ double adarray_dynamic[];")
         for k, s in enumerate(self.dynamic):
             t = STORED[s.dtype]
@@ -199,6 +275,11 @@ class ThreadCudaPrinter(ThreadPrinter):
         for s in self.kernel.shared:
             if s.size is not None:
                 self.line(f"__shared__ {STORED[s.dtype]} {s.name}[{s.size}];")
+        if self.stage:
+            dynamic = f"{len(self.dynamic)} * adarray_dynamic_bytes" if self.dynamic else "0"
+            first = f"(char *)adarray_dynamic + ({dynamic} + 7) / 8 * 8"
+            own = f"adarray_thread() / 32u * {self.stage}"
+            self.line(f"void *const adarray_stage = adarray_staged ? {first} + {own} : nullptr;")
         cleared = [s for s in self.kernel.shared if s.zero]
         if cleared:
             self.line("{")
@@ -213,6 +294,17 @@ class ThreadCudaPrinter(ThreadPrinter):
                 self.line(f"    for (int i_ = t_; i_ < {size}; i_ += n_) {s.name}[i_] = 0;")
             self.line("    __syncthreads();")
             self.line("}")
+
+    def statement(self, s: Stmt) -> None:
+        """Print one statement; loops that add a row are a call."""
+        atomic = _row(s)
+        if atomic is None or not isinstance(s, For):
+            super().statement(s)
+            return
+        assert isinstance(atomic.value, Load)
+        first = replaced(atomic.index, {s.var: Const("int64", 0)})
+        place = f"&{self.element(atomic.buffer, first)}"
+        self.line(f"adarray_row_add({place}, {atomic.value.buffer}, adarray_stage);")
 
     def barrier(self, s: Barrier) -> None:
         """Print a barrier."""
@@ -230,8 +322,8 @@ class ThreadCudaPrinter(ThreadPrinter):
         """Print an atomic operation."""
         place, value = f"&{self.element(s.buffer, s.index)}", self.text(s.value)
         if s.same:
-            name = "adarray_warp_add" if s.same == "warp" else "adarray_block_add"
-            self.line(f"{name}({place}, {value});")
+            name, sizes = _SUMS[s.same]
+            self.line(f"{name}({place}, {value}{sizes});")
             return
         dtype = s.value.dtype
         text = f"{_ATOMIC[s.combine]}({place}, {value})"

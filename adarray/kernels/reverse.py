@@ -107,6 +107,12 @@ class Reverse:
         self.buffers = {b.name for b in program.kernel.buffers}
         self.shared = {s.name for s in program.kernel.shared}
         self.same = SameForWarp(program)
+        names = used(program.kernel.body)
+        self.lines = {
+            axis: SameForWarp(program, (f"threadIdx.{axis}",))
+            for axis in "xy"
+            if f"threadIdx.{axis}" in names
+        }
         self.totals = BlockTotals(program)
         self.divisors = Counter(
             n.value.args[1]
@@ -306,7 +312,8 @@ class Reverse:
         b = shadow(buffer)
         several = buffer in self.buffers or buffer in self.shared
         if several and buffer not in self.owners.alone:
-            same = "warp" if self.same.expr(place) else ""
+            lines = (axis for axis, same in self.lines.items() if same.expr(place))
+            same = "warp" if self.same.expr(place) else next(lines, "")
             out.append(Atomic(b, index, "add", value, same=same))
         elif buffer in self.owners.once and not self.program.writes(buffer):
             out.append(Store(b, index, value))  # the one addition to a 0

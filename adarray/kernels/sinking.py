@@ -80,7 +80,7 @@ def _stays(s: Atomic, changing: set[str]) -> bool:
     """Whether all iterations add to the same element, and none needs to know what it holds."""
     if s.combine != "add" or s.result is not None or s.value.dtype not in FLOATS:
         return False
-    if s.same not in ("", "warp") or any(True for _ in loads(s.index)):
+    if s.same not in ("", "warp", "x", "y") or any(True for _ in loads(s.index)):
         return False
     return not variables(s.index) & changing
 

@@ -8,6 +8,7 @@ all others.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from adarray.compiler.ir.loopir import Apply, Assign, Const, Expr, Let, Local, Var
@@ -21,17 +22,25 @@ _OPPOSITE = {"up": "down", "down": "up"}
 
 
 class SameForWarp:
-    """Finds what all threads of a warp have in common."""
+    """Finds what all threads of a warp have in common.
 
-    def __init__(self, program: SsaProgram) -> None:
+    Parameters
+    ----------
+    program : SsaProgram
+    indices : collection of str, optional
+        Indices in which the threads differ.
+    """
+
+    def __init__(self, program: SsaProgram, indices: Collection[str] = THREAD) -> None:
         self.program = program
+        self.indices = indices
         self.names: dict[str, bool] = {}
         self.written = {n.buffer for n in program.nodes if isinstance(n, Write)}
 
     def name(self, name: str) -> bool:
         """Whether a value is the same for them."""
         if name in _SHARED_INDICES or name in THREAD:
-            return name in _SHARED_INDICES
+            return name not in self.indices
         if name not in self.names:
             self.names[name] = True  # in a circle of carried values, the others decide
             self.names[name] = self._defined(name)

@@ -194,3 +194,42 @@ def test_tapes_are_counted_once_where_launches_say_how_long_they_are(
     assert len(counted) == (1 if fixed else 2)
     (kernel,) = {id(args[0]): args[0].kernel for args in counted}.values()
     assert lengths.fixed(kernel) == fixed
+
+
+def _together(case: Case) -> tuple[Any, Any, list[Any]]:
+    """Return a launch whose warps are whole, and come to each addition as a whole."""
+    args = case.args(np.random.default_rng(0), np.float64)
+    if case.name != "cross_sections":
+        return case.grid, case.block, args
+    rng = np.random.default_rng(1)
+    args[0], args[4], args[5] = rng.uniform(0, 1, 64), np.zeros((64, 5)), 64
+    return 2, 32, args
+
+
+@NEEDS_GXX
+@pytest.mark.parametrize("name", ["cross_sections", "dg_volume", "tiled_matmul"])
+def test_warps_add_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device.installed(monkeypatch)
+    engine = host_gpu.HostGpu("standin", device.library())
+    engine.together = True
+    monkeypatch.setattr(device.StandIn, "engine", lambda _self: engine)
+    case = CASES[name]
+    grid, block, args = _together(case)
+    kernel = RawKernel(case.text("float64"), case.kernel_name("float64"), case.options)
+
+    def f(*by: Any) -> Any:
+        arguments = list(args)
+        for i, x in zip(case.by, by, strict=True):
+            arguments[i] = x
+        return np.sum(np.sin(kernel.apply(grid, block, arguments)))
+
+    gradient = adarray.grad(f, tuple(range(len(case.by))))
+    gradients = []
+    for backend in ("serial", "standin"):
+        with adarray.use(backend):
+            gradients.append([np.asarray(g) for g in gradient(*(args[i] for i in case.by))])
+    for a, b in zip(*gradients, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+    text = kernel.adjoint_source(grid, block, args)
+    assert ("adarray_row_add(" in text) == (name == "cross_sections")
+    assert ("adarray_line_add(" in text) == (name != "cross_sections")

@@ -25,7 +25,7 @@ _FOLDER = Path(tempfile.mkdtemp(prefix="adarray-kernels-"))
 class Function:
     """A kernel, called as CuPy's functions are."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, together: bool = False) -> None:
         rest = text.partition(f"void {name}(")[2]
         declared = rest.partition(") {")[0]
         types = [re.sub(r"__restrict__|\w+$", "", p.strip()).strip() for p in declared.split(",")]
@@ -33,13 +33,13 @@ class Function:
             f"*({t} *)a[{i}]" if "*" not in t else f"*({t}*)a[{i}]" for i, t in enumerate(types)
         )
         call = f"static void host_kernel(void **a) {{ {name}({args}); }}\n"
-        source = _FOLDER / f"{name}.cpp"
+        source = _FOLDER / f"{name}{'_together' * together}.cpp"
         text = text.replace("extern __shared__ double adarray_dynamic[];", "")  # the header has it
         source.write_text(f'#include "kernel_host.h"\n{text}\n{call}')
         target = source.with_suffix(".so")
         done = subprocess.run(
             ["g++", "-O1", "-w", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC",
-             f"-I{_HERE}", "-o", str(target), str(source)],
+             *["-DHOST_TOGETHER"] * together, f"-I{_HERE}", "-o", str(target), str(source)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[:3000]
@@ -61,14 +61,21 @@ class Function:
 
 
 class HostGpu(device.StandInEngine):
-    """An engine of the stand-in that runs kernels in CUDA C++."""
+    """An engine of the stand-in that runs kernels in CUDA C++.
+
+    Attributes
+    ----------
+    together : bool
+        Whether all threads of a warp come to each addition, if one comes.
+    """
 
     language = "CUDA"
+    together = False
     _functions: dict[str, Function] = {}  # noqa: RUF012  (a cache)
 
     def compile_source(self, text: str, name: str) -> Function:
         """Return a kernel of a text."""
-        key = hashlib.sha256(text.encode()).hexdigest()
+        key = hashlib.sha256(f"{self.together} {text}".encode()).hexdigest()
         if key not in self._functions:
-            self._functions[key] = Function(text, name)
+            self._functions[key] = Function(text, name, self.together)
         return self._functions[key]

@@ -100,6 +100,13 @@ template <class T> static T __shfl_xor_sync(unsigned mask, T x, int by, int widt
 /* No threads are known to come together: they add one by one. */
 static unsigned __match_all_sync(unsigned, unsigned long long, int *same) { *same = 0; return 0; }
 static unsigned __activemask(void) { return 0xffffffff; }
+/* Which threads of a warp are known to come together: none, or where a test says so, all. */
+#ifdef HOST_TOGETHER
+#define ADARRAY_TOGETHER host_members(0xffffffffu)
+#else
+#define ADARRAY_TOGETHER 0u
+#endif
+static int __popc(unsigned x) { return __builtin_popcount(x); }
 template <class T, class F> static T host_combine(unsigned mask, T x, F f)
 {
     T slots[32], y = x;
@@ -130,6 +137,15 @@ HOST_REDUCE(xor, a ^ b)
 static unsigned __ballot_sync(unsigned mask, bool x)
 {
     return __reduce_or_sync(mask, (unsigned)x << host_lane());
+}
+template <class T> static unsigned __match_any_sync(unsigned mask, T x)
+{
+    unsigned same = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        const T y = host_exchange(mask, x, lane, true);
+        if (host_members(mask) >> lane & 1) same |= (unsigned)!memcmp(&x, &y, sizeof x) << lane;
+    }
+    return same;
 }
 template <class T, class V> static T atomicAdd(T *p, V x) { T y = *p; *p += x; return y; }
 template <class T, class V> static T atomicMax(T *p, V x) { T y = *p; if ((T)x > y) *p = x; return y; }

@@ -75,7 +75,8 @@ class WarpOp:
         One of `SHUFFLES`: the `value` that another thread has, which `lane` (int32) chooses as
         ``__shfl_sync``, ``__shfl_up_sync``, ``__shfl_down_sync`` and ``__shfl_xor_sync`` do. Or one
         of `REDUCTIONS`: the values of all threads combined; ``"ballot"`` sets a bit for each
-        thread whose `value` (bool) is true.
+        thread whose `value` (bool) is true. Or ``"match"``: a bit for each thread whose value has
+        the same bits.
     value, lane : Expr
     mask : Expr, optional
         Bits (uint32) of the threads that take part; None: those that come here.
@@ -93,7 +94,7 @@ class WarpOp:
     @property
     def dtype(self) -> str:
         """Dtype of what is named."""
-        return "uint32" if self.kind == "ballot" else self.value.dtype
+        return "uint32" if self.kind in ("ballot", "match") else self.value.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ class Atomic:
 
     `same` says who names the same element, for sums that no thread reads: ``"grid"``, all threads;
     ``"block"``, all threads of a block, which all come here; ``"warp"``, those of a warp that come
-    here together. Of the first two, nothing happens where what is added is 0.
+    here together. Of the first two, nothing happens where what is added is 0. ``"x"`` and
+    ``"y"``, threads of a block that differ only there in their indices; ``"row"``, nobody:
+    the loop around it, which does nothing else, adds an array of the thread to neighbours.
     """
 
     buffer: str
