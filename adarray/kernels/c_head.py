@@ -87,6 +87,15 @@ KERNEL_LANE(xor, at ^ by, chosen < width)
     KERNEL_WARP(xor_all, DTYPE, T, T, 0, x ^ v)
 KERNEL_WARPS(int32, int32_t)
 KERNEL_WARPS(uint32, uint32_t)
+#define KERNEL_MATCH(DTYPE, T) \
+    KERNEL_WARP(match, DTYPE, T, uint32_t, 0, \
+                x | (uint32_t)!memcmp(&v, &sent[t], sizeof v) << i)
+KERNEL_MATCH(int32, int32_t)
+KERNEL_MATCH(uint32, uint32_t)
+KERNEL_MATCH(int64, int64_t)
+KERNEL_MATCH(uint64, uint64_t)
+KERNEL_MATCH(float32, float)
+KERNEL_MATCH(float64, double)
 KERNEL_WARP(ballot, bool, uint32_t, uint32_t, 0, x | (uint32_t)(v != 0) << i)
 #endif
 """

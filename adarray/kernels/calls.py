@@ -48,7 +48,7 @@ _ATOMICS = {"atomicAdd": "add", "atomicSub": "add", "atomicMin": "minimum", "ato
             "atomicAdd_block": "add"}  # fmt: skip
 _REFUSED = (
     (("__shfl", "__ballot", "__any", "__all", "__reduce", "__match"),
-     "this function of a warp is not supported; use the shuffles, votes and reductions with _sync"),
+     "this function of a warp is not supported; use those with _sync"),
     (("atomicCAS", "atomicExch", "atomicInc", "atomicDec", "atomicAnd", "atomicOr", "atomicXor"),
      "this atomic function has no derivative that does not depend on the order of threads"),
     (("tex1D", "tex2D", "tex3D", "surf"), "textures are not supported; read a plain array"),

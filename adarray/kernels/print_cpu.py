@@ -195,7 +195,7 @@ class ThreadCPrinter(ThreadPrinter):
                 self.text.names[name] = f"{name}__all[t_]"
             self.work.append((t, f"{name}__all", f"{many}threads_ * sizeof({t})"))
         for name, op in self.sent.items():
-            t = "uint32_t" if op.kind == "ballot" else STORED[op.dtype]
+            t = "uint32_t" if op.kind == "ballot" else STORED[op.value.dtype]
             self.work.append((t, f"{name}__sent", f"threads_ * sizeof({t})"))
         for t, name, size in self.work:
             self.line(f"{t} *restrict const {name} = malloc({size});")

@@ -1,4 +1,4 @@
-"""CUDA's functions of a warp in a kernel's source: shuffles, votes and reductions."""
+"""CUDA's functions of a warp in a kernel's source: shuffles, votes, matches and reductions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _REDUCTIONS = {"__reduce_add_sync": "add", "__reduce_min_sync": "minimum",
                "__reduce_max_sync": "maximum", "__reduce_and_sync": "and",
                "__reduce_or_sync": "or", "__reduce_xor_sync": "xor_all"}  # fmt: skip
 _VOTES = frozenset(("__ballot_sync", "__any_sync", "__all_sync"))
-NAMES = frozenset((*_SHUFFLES, *_REDUCTIONS, *_VOTES, "__activemask"))
+_MATCHES = frozenset(("__match_any_sync", "__match_all_sync"))
+NAMES = frozenset((*_SHUFFLES, *_REDUCTIONS, *_VOTES, *_MATCHES, "__activemask"))
+_COUNTS = dict.fromkeys(_SHUFFLES, (3, 4)) | {"__activemask": (0,), "__match_all_sync": (3,)}
 _ZERO = build.const(0, "int32")
 
 
@@ -52,8 +54,7 @@ class WarpReader:
             If its arguments are not those of the function, or not supported.
         """
         line = line_of(node)
-        counts = (3, 4) if name in _SHUFFLES else (0,) if name == "__activemask" else (2,)
-        if len(nodes) not in counts:
+        if len(nodes) not in _COUNTS.get(name, (2,)):
             raise KernelError(f"{name} takes another number of arguments", line)
         if name == "__activemask":
             return self._emit("ballot", build.const(True, "bool"), _ZERO, None)
@@ -69,6 +70,8 @@ class WarpReader:
             if value.dtype not in ("int32", "uint32"):
                 raise KernelError(f"{name} takes an int or an unsigned int", line)
             return self._emit(_REDUCTIONS[name], value, _ZERO, mask)
+        if name in _MATCHES:
+            return self._match(value, mask, nodes, node)
         truth = build.truth(value)
         if name == "__ballot_sync":
             return self._emit("ballot", truth, _ZERO, mask)
@@ -78,6 +81,22 @@ class WarpReader:
         return NumberValue(
             build.cast(build.compare(relation, votes, build.const(0, "uint32")), "int32")
         )
+
+    def _match(self, value: Expr, mask: Expr | None, nodes: list[Any], node: Any) -> NumberValue:
+        """Return the threads with the same value; of ``__match_all_sync``, all of them or none."""
+        value = build.cast(value, promoted(value.dtype))
+        same = self._emit("match", value, _ZERO, mask).expr
+        there = self._emit("ballot", build.const(True, "bool"), _ZERO, mask).expr
+        if mask is not None:
+            there = build.call("bitwise_and", "uint32", there, mask)
+        same = build.call("bitwise_and", "uint32", same, there)
+        if len(nodes) == 2:
+            return NumberValue(same)
+        every = self.low.named("every", build.compare("equal", same, there))
+        target = self.low.expressions.value(nodes[2])
+        place = self.low.expressions.pointee(target, line_of(node))
+        self.low.expressions.store(place, NumberValue(build.cast(every, "int32")), node)
+        return NumberValue(build.where(every, there, build.const(0, "uint32")))
 
     def _mask(self, node: Any) -> Expr | None:
         """Return the threads that take part; None for those that come here."""

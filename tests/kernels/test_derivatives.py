@@ -287,3 +287,52 @@ def test_indices_that_differ_from_thread_to_thread(
         count = RawKernel(text.replace("y + n - n, x[i] * x[i]", "y + i, 1.0"), "k")
         touched = count.apply(grid, block, (x, np.zeros(256), 5))
     np.testing.assert_allclose(gradient, 2 * touched * x, rtol=1e-13)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_threads_of_a_warp_with_the_same_value(backend: str) -> None:
+    text = """
+    __global__ void same(const double *x, const int *bin, double *y, int *all, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31, whole = 7;
+        unsigned mates = __match_any_sync(0xffffffff, bin[i]);
+        unsigned signs = __match_any_sync(__activemask(), x[i] > 0 ? 1.5 : -1.5);
+        unsigned every = __match_all_sync(~0u, bin[i] < n, &whole);
+        if (bin[i] < 2) every ^= __match_any_sync(__activemask(), (long long)bin[i]);
+        double sum = 0;
+        for (int k = 0; k < 32; k++) {
+            double other = __shfl_sync(0xffffffff, x[i], k);
+            if (mates >> k & 1) sum += other * other;
+            if ((signs >> k & 1) == 0) sum += other;
+        }
+        y[i] = sum * x[i];
+        all[2 * i] = whole;
+        all[2 * i + 1] = every;
+    }
+    """
+    kernel = RawKernel(text, "same")
+    rng = np.random.default_rng(0)
+    x, bins = rng.normal(size=64), rng.integers(0, 5, 64).astype(np.int32)
+    bins[:32] %= 3
+    warps = np.repeat([0, 1], 32)
+    mates = (bins[:, None] == bins) & (warps[:, None] == warps)
+    others = ((x[:, None] > 0) != (x > 0)) & (warps[:, None] == warps)
+    w = rng.normal(size=64)
+
+    def f(x: Any) -> Any:
+        return np.sum(w * kernel.apply(2, 32, (x, bins, np.zeros(64), _all(), 3))[0])
+
+    def _all() -> Any:
+        return np.zeros(128, np.int32)
+
+    with adarray.use(backend):
+        y, bits = map(np.asarray, kernel.apply(2, 32, (x, bins, np.zeros(64), _all(), 3)))
+        gradient = np.asarray(adarray.grad(f)(x))
+    sums = mates @ x**2 + others @ x
+    np.testing.assert_allclose(y, sums * x, rtol=1e-13)
+    by_other = w * x @ (2 * mates * x + others)
+    np.testing.assert_allclose(gradient, w * sums + by_other, rtol=1e-12)
+    lanes = 1 << np.arange(32, dtype=np.uint32)
+    few = np.where(bins < 2, (mates * (bins < 2)).reshape(64, 2, 32).sum(1) @ lanes, 0)
+    every = np.where(warps == 0, 0xFFFFFFFF, 0) ^ few
+    np.testing.assert_array_equal(bits[::2], warps == 0)
+    np.testing.assert_array_equal(bits[1::2].view(np.uint32), every)

@@ -14,7 +14,7 @@ from adarray.kernels import RawKernel
 HEAD = "__global__ void k(float *x, const float *y, int n) {\n    int i = threadIdx.x;\n"
 
 SOURCES = {
-    "__match_any_sync: this function of a warp": "    x[i] = __match_any_sync(~0u, i);\n",
+    "__match_all_sync takes another number": "    x[i] = __match_all_sync(~0u, i);\n",
     "__shfl_down: this function of a warp": "    x[i] = __shfl_down(y[i], 1);\n",
     "__shfl_sync: the width is no constant power": "    x[i] = __shfl_sync(~0u, y[i], 0, n);\n",
     "__shfl_xor_sync takes another number": "    x[i] = __shfl_xor_sync(~0u, y[i]);\n",

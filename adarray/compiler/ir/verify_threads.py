@@ -182,9 +182,10 @@ class _Verifier:
         self.memory[s.name] = s.dtype
 
     def _warp(self, s: WarpOp) -> None:
-        self.need(s.kind in SHUFFLES or s.kind in REDUCTIONS, s, f"kind {s.kind!r} is not known")
+        known = s.kind in SHUFFLES or s.kind in REDUCTIONS or s.kind == "match"
+        self.need(known, s, f"kind {s.kind!r} is not known")
         self.need(s.width in (1, 2, 4, 8, 16, 32), s, "the width is no power of 2 up to 32")
-        if s.kind in SHUFFLES:
+        if s.kind not in REDUCTIONS:
             words = s.value.dtype in ("int32", "uint32", "int64", "uint64", "float32", "float64")
             self.need(words, s, f"{s.value.dtype} is not exchanged")
             self.expr(s.value, s)
