@@ -84,21 +84,21 @@ class _Addition(NamedTuple):
     atomic : Atomic
     loop : For, optional
         The statement, if it is a loop.
-    index : _Index
-        By the loop's variable.
+    place : _Index
+        The index, by the loop's variable.
     """
 
     at: int
     atomic: Atomic
     loop: For | None
-    index: _Index
+    place: _Index
 
     @property
     def places(self) -> range:
         """Elements that are added to, as distances from the base."""
         count = _trips(self.loop) if self.loop is not None else 1
-        last = self.index.first + self.index.step * (count - 1)
-        return range(min(self.index.first, last), max(self.index.first, last) + 1)
+        last = self.place.first + self.place.step * (count - 1)
+        return range(min(self.place.first, last), max(self.place.first, last) + 1)
 
 
 def _trips(loop: For) -> int:
@@ -119,7 +119,7 @@ class _Rows:
         """Return statements with rows in the place of additions to neighbours."""
         parts: dict[tuple[str, object], list[_Addition]] = {}
         for a in self._additions(body):
-            parts.setdefault((a.atomic.buffer, a.index.base), []).append(a)
+            parts.setdefault((a.atomic.buffer, a.place.base), []).append(a)
         out = list(body)
         before: dict[int, list[Stmt]] = {}
         behind: dict[int, list[Stmt]] = {}
@@ -164,7 +164,7 @@ class _Rows:
         if not 1 < len(places) <= MOST or places != list(range(places[0], places[-1] + 1)):
             return False
         between = body[additions[0].at : additions[-1].at + 1]
-        names = {n for x, _ in additions[0].index.base for n in variables(x)}
+        names = {n for x, _ in additions[0].place.base for n in variables(x)}
         return not names & _set(between) and not is_collective(between)
 
     def _row(
@@ -183,21 +183,22 @@ class _Rows:
         first, size = min(places), len(places)
         before.setdefault(additions[0].at, []).append(Local(row, dtype, build.index(size)))
         for a in additions:
-            step, offset = a.index.step, a.index.first - first
+            step, offset = a.place.step, a.place.first - first
             if a.loop is None:
                 out[a.at] = Store(row, build.index(offset), a.atomic.value)
                 continue
             loop = out[a.at]
             assert isinstance(loop, For)
             var: Expr = Var("int64", loop.var)
-            at = build.index(offset)
-            at = build.add(at, var) if step > 0 else build.subtract(at, var)
+            start: Expr = build.index(offset)
+            at = build.add(start, var) if step > 0 else build.subtract(start, var)
             store = Store(row, at, a.atomic.value)
-            body = tuple(store if t is a.atomic else t for t in loop.body)
-            out[a.at] = for_(loop.var, loop.start, loop.stop, body)
+            inside: list[Stmt] = [*loop.body]
+            inside[inside.index(a.atomic)] = store
+            out[a.at] = for_(loop.var, loop.start, loop.stop, inside)
         k = Var("int64", f"{row}__k")
         place: Expr = build.index(first)
-        for x, times in additions[0].index.base:
+        for x, times in additions[0].place.base:
             term = build.multiply(build.index(times), build.cast(x, "int64"))
             place = build.add(place, term)
         added = Atomic(buffer, build.add(place, k), "add", Load(dtype, row, k), same="row")
