@@ -273,7 +273,8 @@ def _adjoint(
     if any(isinstance(n, Exchange) for n in program.nodes):
         declared += thread_numbers()
     waits = any(isinstance(n, Wait) for n in program.nodes)
-    middle: list[Stmt] = [Barrier()] if waits and first else []
+    waited = bool(first) and isinstance(first[-1], Barrier) and not first[-1].warp
+    middle: list[Stmt] = [Barrier()] if waits and first and not waited else []
     body = [*_joined(first, middle, declared, closed), *totals]
     kernel = _finished(program, active, tuple(first), tuple(body), numbers, needs)
     return replace(kernel, checkpoints=_checkpoints(program, needs, checkpointed))
