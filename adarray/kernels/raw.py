@@ -260,7 +260,7 @@ class RawKernel:
             ``"tape_bytes"``: the size of the tapes of a launch on a GPU;
             ``"atomics"``: additions to global memory that each thread makes as one step, counted
             in the text; ``"warp_sums"`` and ``"block_sums"``: those that a warp or a block makes
-            for its threads; ``"atomics_run"``: how many atomic operations the launch takes;
+            for its threads; ``"atomics_run"``: how many atomic operations the launch takes at most;
             ``"recomputed"``: loads and functions that reverse iterations carry out again;
             ``"copies"``: arrays that the adjoint copies before it starts.
 
