@@ -11,8 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Store
-from adarray.compiler.ir.threads import Atomic, ThreadKernel, all_statements, loads, operands
+from adarray.compiler.ir.loopir import For, Store
+from adarray.compiler.ir.threads import (
+    Atomic,
+    ThreadKernel,
+    While,
+    all_statements,
+    loads,
+    operands,
+)
 from adarray.kernels.geometry import Launch
 from adarray.kernels.texts import CTYPES
 from adarray.kernels.types import FLOATS
@@ -21,7 +28,8 @@ LINE = 32  # elements; each copy of an array begins with a line of memory
 COPIES = 64
 ROOM = 1 << 20  # elements of all copies of a launch
 CROWD = 64  # blocks: of fewer, not many wait for each other
-WHOLE_CROWD = 1 << 14  # the same where each block adds once
+SINGLE_CROWD = 1 << 17  # threads: the same where each thread adds once
+WHOLE_CROWD = 1 << 14  # blocks: the same where each block adds once
 SHARE = 8  # blocks at least that add to one copy
 _NONE = (np.uint32(1), np.int64(0))
 _WARPS = 8  # of a block that adds copies up
@@ -48,10 +56,13 @@ class Added(NamedTuple):
         Those to which threads or warps add.
     blocks : tuple of str
         Those to which only blocks do, as a whole.
+    repeated : frozenset of str
+        Those to which iterations of loops add.
     """
 
     threads: tuple[str, ...]
     blocks: tuple[str, ...]
+    repeated: frozenset[str]
 
 
 def added(kernel: ThreadKernel) -> Added:
@@ -70,7 +81,10 @@ def added(kernel: ThreadKernel) -> Added:
         others |= {x.buffer for e in operands(s) for x in loads(e)}
     names = [b.name for b in kernel.buffers if b.name in sums and b.name not in others]
     whole = tuple(n for n in names if sums[n] <= {"block", "grid"})
-    return Added(tuple(n for n in names if n not in whole), whole)
+    loops = [s.body for s in all_statements(kernel.body) if isinstance(s, (For, While))]
+    inner = (s for body in loops for s in all_statements(body))
+    repeated = frozenset(s.buffer for s in inner if isinstance(s, Atomic))
+    return Added(tuple(n for n in names if n not in whole), whole, repeated)
 
 
 def fold(dtype: str, count: int, name: str) -> str:
@@ -112,7 +126,7 @@ class BlockCopies:
         self.engine = engine
         self.library = engine.library
         self.places = {n: kernel.order.index(n) for n in (*names.threads, *names.blocks)}
-        self.crowds = dict.fromkeys(names.threads, CROWD) | dict.fromkeys(names.blocks, WHOLE_CROWD)
+        self.names = names
         self.folds: dict[tuple[str, int], Any] = {}
 
     def placed(self, launch: Launch, args: list[Any]) -> list[_Group]:
@@ -125,8 +139,7 @@ class BlockCopies:
             dtype = str(args[k].dtype)
             first = apart.get(dtype, 0)
             padded = -(-args[k].size // LINE) * LINE
-            enough = launch.blocks >= self.crowds[name]
-            if enough and padded and 2 * (first + padded) <= ROOM:
+            if self._crowded(name, launch) and padded and 2 * (first + padded) <= ROOM:
                 chosen.setdefault(dtype, {})[name] = first
                 apart[dtype] = first + padded
         groups, where = [], dict.fromkeys(self.places, _NONE)
@@ -140,6 +153,14 @@ class BlockCopies:
                 where[name] = (np.uint32(many), np.int64(apart[dtype]))
         args += [x for name in self.places for x in where[name]]
         return groups
+
+    def _crowded(self, name: str, launch: Launch) -> bool:
+        """Whether so much is added to an array that copies are worth two launches."""
+        if name in self.names.repeated:
+            return launch.blocks >= CROWD
+        if name in self.names.blocks:
+            return launch.blocks >= WHOLE_CROWD
+        return launch.blocks * launch.threads >= SINGLE_CROWD
 
     def fold(self, groups: list[_Group]) -> None:
         """Add copies to the arrays in whose place they were."""

@@ -17,7 +17,7 @@ import adarray
 from adarray.errors import KernelError
 from adarray.kernels import RawKernel, batched, lengths, print_cuda
 from adarray.kernels.adjoint import AdjointKernel
-from adarray.kernels.copies import BlockCopies
+from adarray.kernels.copies import BlockCopies, added
 from adarray.kernels.launch import CudaKernel
 from adarray.kernels.ownership import Ownership
 
@@ -233,3 +233,17 @@ def test_warps_add_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = kernel.adjoint_source(grid, block, args)
     assert ("adarray_row_add(" in text) == (name == "cross_sections")
     assert ("adarray_line_add(" in text) == (name != "cross_sections")
+
+
+def test_arrays_have_copies_where_much_is_added() -> None:
+    names: dict[str, tuple[set[str], set[str], set[str]]] = {}
+    for name in ("cross_sections", "dg_volume", "lattice_boltzmann"):
+        case = CASES[name]
+        kernel = RawKernel(case.text("float32"), name)
+        args = case.args(np.random.default_rng(0), np.float32)
+        adds = added(kernel._adjoint(case.grid, case.block, args, None, 0)[0].kernel)
+        names[name] = set(adds.threads), set(adds.blocks), set(adds.threads) & adds.repeated
+    lookups = {"grids__b", "data__b", "densities__b"}
+    assert names["cross_sections"] == (lookups, set(), lookups)
+    assert names["dg_volume"] == ({"Dhat__b"}, {"gamma1__sum"}, set())
+    assert names["lattice_boltzmann"] == (set(), {"omega__sum"}, set())
