@@ -36,7 +36,7 @@ from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
 from adarray.kernels.forward import EVERY, ForwardPart, dtype_of
 from adarray.kernels.functions import NAMED
-from adarray.kernels.needs import Needs
+from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
@@ -190,6 +190,7 @@ def adjoint(
     private: frozenset[tuple[str, int]] = frozenset(),
     plain: frozenset[str] = frozenset(),
     checkpoints: bool = False,
+    plan: RestorePlan | None = None,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel.
 
@@ -205,13 +206,15 @@ def adjoint(
     checkpoints : bool
         Whether loops that can run again put checkpoints on the tape, and nothing else, until the
         reverse sweep comes to them.
+    plan : RestorePlan, optional
+        What one thread restores; see `adarray.kernels.restoring`. Not together with checkpoints.
     """
     active = activity(program, set(inputs))
     missing = without_rule(program, active)
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
     if not checkpoints:
-        return _adjoint(program, inputs, active, private, plain, frozenset())
+        return _adjoint(program, inputs, active, private, plain, frozenset(), plan)
     first = Needs(program, set(private))
     Reverse(program, active, first, plain, inputs).block(program.body, [])
     return _adjoint(program, inputs, active, private, plain, _repeatable(program, first))
@@ -245,11 +248,13 @@ def _adjoint(
     private: frozenset[tuple[str, int]],
     plain: frozenset[str],
     checkpointed: frozenset[int],
+    plan: RestorePlan | None = None,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel, with checkpoints in some of its loops."""
-    needs = Needs(program, set(private))
+    needs = Needs(program, set(private), plan)
     reverse = Reverse(program, active, needs, plain, inputs, checkpointed)
     back = reverse.block(program.body, [])
+    needs.restore()
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
     declared: list[Stmt] = [
@@ -265,7 +270,7 @@ def _adjoint(
     closed = assembly.closed(back)
     forward = ForwardPart(
         program, needs.forward, assembly.hoisted(), lambda n: n, needs.taped,
-        _forward_arrays(program, needs), checkpointed,
+        _forward_arrays(program, needs), checkpointed, needs.plan.writes,
     )  # fmt: skip
     first = forward.statements(program.body)
     if any(isinstance(n, Exchange) for n in program.nodes):

@@ -14,11 +14,12 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import checking, facts, figures, ownership, ssa
+from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import TapeError, compiled, engine, zeros
+from adarray.kernels.reload import Apart
 from adarray.kernels.tangent import TangentKernel, doubled, tangent
 from adarray.kernels.types import FLOATS
 
@@ -87,6 +88,8 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
         at = engine()
+        if self.alone(launch):
+            return self.of_one_thread(launch, inputs, checkpoints)
         if at.language == "C" and at.threads == 1:
             plain = frozenset(self.buffers)  # one thread of the processor adds to all of them
         elif values is not None:
@@ -105,6 +108,28 @@ class Execution:
         return self._memoised(
             ("adjoint", inputs, private, plain, checkpoints),
             lambda: adjoint(self.program, inputs, private, plain, checkpoints),
+        )
+
+    @staticmethod
+    def alone(launch: Launch) -> bool:
+        """Whether a launch has one thread, which a processor runs."""
+        return launch.blocks * launch.threads == 1 and engine().language == "C"
+
+    def of_one_thread(
+        self, launch: Launch, inputs: frozenset[str], checkpoints: bool = False
+    ) -> AdjointKernel:
+        """Return the adjoint for a processor of a launch of one thread."""
+        plain = frozenset((*self.buffers, *(s.name for s in self.kernel.shared)))
+        if checkpoints:
+            return self.of_facts(launch, inputs, plain, True)
+        private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
+        plan = self._fact(
+            ("restored", launch, inputs),
+            lambda: restoring.plan(self.program, inputs, private, plain, Apart()),
+        )
+        return self._memoised(
+            ("adjoint", inputs, private, plain, False, plan),
+            lambda: adjoint(self.program, inputs, private, plain, plan=plan),
         )
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:

@@ -57,6 +57,8 @@ class ForwardPart:
     checkpointed : frozenset of int, optional
         Loops by number of which only what iterations begin with goes to the tape, of every
         `EVERY`-th one.
+    restored : frozenset of int, optional
+        Writes, by order, before which the old value goes to the tape.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class ForwardPart:
         taped: dict[int, list[str]],
         arrays: set[str],
         checkpointed: frozenset[int] = frozenset(),
+        restored: frozenset[int] = frozenset(),
     ) -> None:
+        self.restored = restored
         self.program = program
         self.part = part
         self.hoisted = hoisted
@@ -141,6 +145,8 @@ class ForwardPart:
 
     def _write(self, n: Write, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         index, value = self.expr(n.index), self.expr(n.value)
+        if n.order in self.restored:
+            out.append(Push(Load(value.dtype, n.buffer, index)))
         if n.combine is None:
             out.append(Store(n.buffer, index, value))
             return

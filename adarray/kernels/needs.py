@@ -40,6 +40,26 @@ class Slice:
         return id(node) in self.nodes
 
 
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What of a kernel of one thread is restored in the reverse sweep.
+
+    Attributes
+    ----------
+    buffers : frozenset of str
+        Memories that are in the reverse sweep what they were in the forward sweep.
+    writes : frozenset of int
+        Writes of these, by order, that put the old value on the tape.
+    taped : frozenset of str
+        Values that go to the tape although they follow from such memory: they are read where
+        it holds something else.
+    """
+
+    buffers: frozenset[str] = frozenset()
+    writes: frozenset[int] = frozenset()
+    taped: frozenset[str] = frozenset()
+
+
 class Needs:
     """Collects what is read in the reverse sweep.
 
@@ -49,10 +69,27 @@ class Needs:
     private : set of (str, int)
         Memories, each with the number of a loop, of which an iteration reads nothing but what
         it wrote: they are filled again in the reverse sweep.
+    plan : RestorePlan, optional
+
+    Attributes
+    ----------
+    reloaded : set of str
+        Reads of restored memory that the reverse half carries out again.
+    forced : set of str
+        Values that a plan must put on the tape, and this one does not.
     """
 
-    def __init__(self, program: SsaProgram, private: set[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        program: SsaProgram,
+        private: set[tuple[str, int]],
+        plan: RestorePlan | None = None,
+    ) -> None:
         self.program = program
+        self.plan = plan or RestorePlan()
+        self.reloaded: set[str] = set()
+        self.forced: set[str] = set()
+        self._late: dict[str, bool] = {}
         self.private = private
         self.forward = Slice()
         self.replays: dict[int, Slice] = {}
@@ -89,6 +126,12 @@ class Needs:
         v = self.program.values[name]
         if v is home:
             return  # its variable
+        late = self.late(name)
+        if late:
+            self.forced.add(name)
+        if late or name in self.plan.taped:
+            self._tape(name, home)
+            return
         replay = self.replays.setdefault(home.number, Slice())
         if isinstance(v, Def):
             replay.names.add(name)
@@ -106,9 +149,58 @@ class Needs:
             for e in (v.branch.condition, v.then, v.orelse):
                 self.read(e)
         else:
-            self.taped.setdefault(home.number, []).append(name)
-            self.make(name)
-            self._run(home)
+            self._tape(name, home)
+
+    def _tape(self, name: str, home: SsaLoop) -> None:
+        self.taped.setdefault(home.number, []).append(name)
+        self.make(name)
+        self._run(home)
+
+    # -- restored memory -----------------------------------------------------------------------
+
+    def late(self, name: str) -> bool:
+        """Whether a value follows from memory that its iteration overwrites.
+
+        In the reverse iteration it is at hand only where what came later has been restored.
+        """
+        if name not in self._late:
+            self._late[name] = False
+            self._late[name] = self._follows(name)
+        return self._late[name]
+
+    def _follows(self, name: str) -> bool:
+        if not self.plan.buffers or name in self.plan.taped or name not in self.program.values:
+            return False
+        home = self.program.home(name)
+        v = self.program.values[name]
+        if home is None or not isinstance(v, (Def, Read, Phi)):
+            return False
+        if isinstance(v, Read):
+            if any((v.buffer, x.number) in self.private for x in v.loops):
+                return False
+            if v.buffer not in self.plan.buffers and self._changes(v):
+                return False
+            if v.buffer in self.plan.buffers and self._overwrites(home, v.buffer):
+                return True
+        return any(map(self.late, _direct(v, name)))
+
+    def _overwrites(self, loop: SsaLoop, buffer: str) -> bool:
+        """Whether iterations of a loop put what a memory held on the tape."""
+        return any(
+            w.order in self.plan.writes and loop in w.loops for w in self.program.writes(buffer)
+        )
+
+    def reload(self, v: Read) -> None:
+        """Have a read of memory carried out again where it is what it was."""
+        self.reloaded.add(v.name)
+        self._fill(v.buffer, v)
+
+    def restore(self) -> None:
+        """Have the forward half carry out all writes that put something on the tape."""
+        for n in self.program.nodes:
+            if n.order in self.plan.writes:
+                assert isinstance(n, Write)
+                self._do(n)
 
     def _guards(self, node: Item) -> None:
         for b in node.branches:
@@ -121,14 +213,22 @@ class Needs:
                 if loop is not home:
                     self._refill(v.buffer, loop)
                 return True
-        for w in self.program.writes(v.buffer):
-            if w.order > v.order or set(w.loops) & set(v.loops):
-                return False
+        if v.buffer in self.plan.buffers:
+            self.reload(v)
+            return True
+        if self._changes(v):
+            return False
         if self.program.writes(v.buffer):
             if v.buffer not in self.outer and self._declared_in_loop(v.buffer):
                 return False
             self._fill(v.buffer, v)
         return True
+
+    def _changes(self, v: Read) -> bool:
+        """Whether a memory may be written after it was read."""
+        return any(
+            w.order > v.order or set(w.loops) & set(v.loops) for w in self.program.writes(v.buffer)
+        )
 
     def _declared_in_loop(self, buffer: str) -> bool:
         return any(

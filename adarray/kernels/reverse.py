@@ -29,6 +29,7 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.threads import (
     Atomic,
     Barrier,
+    Pop,
     for_,
     if_,
     used,
@@ -39,6 +40,7 @@ from adarray.kernels.activity import Activity, dependent
 from adarray.kernels.forward import EVERY, dtype_of
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
+from adarray.kernels.reload import Apart, Reload
 from adarray.kernels.ssa import (
     Branch,
     Def,
@@ -87,8 +89,10 @@ class Reverse:
         plain: frozenset[str],
         inputs: frozenset[str],
         checkpointed: frozenset[int] = frozenset(),
+        apart: Apart | None = None,
     ) -> None:
         self.program = program
+        self.reload = Reload(program, needs, apart or Apart())
         self.active = active
         self.needs = needs
         self.plain = plain
@@ -131,16 +135,16 @@ class Reverse:
                 return Var(e.dtype, d.name)
         return Apply(e.dtype, e.name, tuple(map(self.known, e.args)))
 
-    def read(self, e: Expr) -> Expr:
-        """Return an expression as the reverse half reads it."""
+    def read(self, e: Expr, out: list[Any]) -> Expr:
+        """Return an expression as the reverse half reads it, after what `out` gets for it."""
         e = self.known(e)
-        self.needs.read(e)
+        self.reload.bring(e, self.shown, out)
         return self.shown(e)
 
     def shown(self, e: Expr) -> Expr:
         """Return an expression with the names of the reverse half."""
         if isinstance(e, Var):
-            return Var(e.dtype, self.renamed(e.name))
+            return Var(e.dtype, self.reload.name(e.name) or self.renamed(e.name))
         if isinstance(e, Apply):
             return Apply(e.dtype, e.name, tuple(map(self.shown, e.args)))
         return e
@@ -168,7 +172,7 @@ class Reverse:
         if len(moving) > 1 and not build.is_simple(g):
             g = self.named(g, out)
         if e.name == "where":
-            condition = self.read(e.args[0])
+            condition = self.read(e.args[0], out)
             zero = build.const(0, g.dtype)
             self.push(e.args[1], build.where(condition, g, zero), out)
             self.push(e.args[2], build.where(condition, zero, g), out)
@@ -177,20 +181,20 @@ class Reverse:
             self._divide(e, g, out, result)
             return
         if e.name == "multiply" and e.args[0] == e.args[1]:
-            twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0]))
+            twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0], out))
             self.push(e.args[0], build.multiply(g, twice), out)
             return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
-                self.push(a, build.multiply(g, self.read(p)), out)
+                self.push(a, build.multiply(g, self.read(p, out)), out)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""
         top, bottom = e.args
         if isinstance(top, Const) and abs(math.frexp(top.value)[0]) == 0.5:
             # Of c / x, where multiplying by 1 / c is exact: - g y^2 / c, without a division.
-            quotient = self.read(result if result is not None else e)
+            quotient = self.read(result if result is not None else e, out)
             scaled = build.multiply(build.multiply(g, quotient), quotient)
             inverse = build.const(1 / top.value, g.dtype)
             self.push(bottom, build.negative(build.multiply(scaled, inverse)), out)
@@ -198,18 +202,18 @@ class Reverse:
         share = self._over(g, bottom, out)
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
-            quotient = self.read(result if result is not None else e)
+            quotient = self.read(result if result is not None else e, out)
             self.push(bottom, build.negative(build.multiply(share, quotient)), out)
         self.push(top, share, out)
 
     def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:
         """Return a quotient; what divides several times is inverted once."""
         if self.divisors[bottom] < 2:
-            return build.divide(g, self.read(bottom))
+            return build.divide(g, self.read(bottom, out))
         known = next((r[bottom] for r in self.reciprocals if bottom in r), None)
         if known is None:
             one = build.const(1, g.dtype)
-            known = self.named(build.divide(one, self.read(bottom)), out)
+            known = self.named(build.divide(one, self.read(bottom, out)), out)
             self.reciprocals[-1][bottom] = known
         return build.multiply(g, known)
 
@@ -217,7 +221,9 @@ class Reverse:
     def scope(self) -> Iterator[None]:
         """Make what is inverted inside known there alone."""
         self.reciprocals.append({})
+        self.reload.scopes.append({})
         yield
+        self.reload.scopes.pop()
         self.reciprocals.pop()
 
     def named(self, g: Expr, out: list[Any]) -> Expr:
@@ -261,6 +267,7 @@ class Reverse:
         """Return the adjoint of a node."""
         out: list[Any] = []
         self.at = n
+        self.reload.before(n)
         if isinstance(n, Def):
             term = self.terms.get(n.name)
             if term is not None:
@@ -273,6 +280,8 @@ class Reverse:
             if n.name in self.live and n.buffer in self.active.memory:
                 self._into(n.buffer, n.index, Var(n.dtype, shadow(n.name)), out)
         elif isinstance(n, Write):
+            if n.order in self.needs.plan.writes:
+                self._restore(n, out)
             if n.buffer in self.active.memory:
                 self._write(n, out)
         elif isinstance(n, Exchange):
@@ -287,8 +296,8 @@ class Reverse:
         return out
 
     def _exchange(self, n: Exchange, out: list[Any]) -> None:
-        mask = None if n.op.mask is None else self.read(n.op.mask)
-        op = replace(n.op, lane=self.read(n.op.lane), mask=mask)
+        mask = None if n.op.mask is None else self.read(n.op.mask, out)
+        op = replace(n.op, lane=self.read(n.op.lane, out), mask=mask)
         self.count += 1
         adjoint = WarpAdjoint(op, Var(n.dtype, shadow(n.name)), f"warp__{self.count}")
         g = adjoint.derivative(self.same.expr(n.op.lane))
@@ -301,7 +310,7 @@ class Reverse:
         if total is not None:
             out.append(Assign(total.name, build.add(total, value)))
             return
-        index = self.read(place)
+        index = self.read(place, out)
         b = shadow(buffer)
         several = buffer in self.buffers or buffer in self.shared
         if several and buffer not in self.plain:
@@ -310,9 +319,19 @@ class Reverse:
         else:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
 
+    def _restore(self, n: Write, out: list[Any]) -> None:
+        """Give an element what it held before it was written."""
+        self.reload.behind(n)
+        index = self.read(n.index, out)
+        self.count += 1
+        old = Var(n.value.dtype, f"{n.buffer}__old{self.count}")
+        out.append(Pop(old.name, old.dtype))
+        out.append(Store(n.buffer, index, old))
+        self.reload.before(n)
+
     def _write(self, n: Write, out: list[Any]) -> None:
         added = self._added(n)
-        index = self.read(n.index)
+        index = self.read(n.index, out)
         b = shadow(n.buffer)
         dtype = n.value.dtype
         if added is not None:
@@ -363,20 +382,23 @@ class Reverse:
         ends: tuple[list[Any], list[Any]] = ([], [])
         moving = [p for p in n.phis if p.name in self.live and p.name in self.active.values]
         with self.scope():
+            self.reload.behind(n, n.body)
             for p in moving:
                 self.push(p.then, Var(p.dtype, shadow(p.name)), ends[0])
             body = self.block(n.body, ends[0])
         with self.scope():
+            self.reload.behind(n)
             for p in moving:
                 self.push(p.orelse, Var(p.dtype, shadow(p.name)), ends[1])
             orelse = self.block(n.orelse, ends[1])
         if body or orelse:
-            out.append(if_(self.read(n.condition), body, orelse))
+            self.reload.behind(n)
+            out.append(if_(self.read(n.condition, out), body, orelse))
 
     def _sum(self, n: SsaLoop, out: list[Any]) -> bool:
         """Write the adjoint of a loop that only adds up, if it is one, in the loop's own order."""
         moving = [c for c in n.carried if c.name in self.active.values]
-        if n.var is None or not sums.quiet(n, self.active.memory):
+        if n.var is None or not sums.quiet(n, self.active.memory) or self.reload.restores(n):
             return False
         loop_terms: dict[str, sums.Summand] = {}
         for c in moving:
@@ -395,10 +417,12 @@ class Reverse:
             self.terms = {d: t for d, t in self.terms.items() if d not in loop_terms}
             return False
         out += [Local(shadow(c.name), c.dtype, None, Var(c.dtype, shadow(c.out))) for c in going]
+        self.reload.behind(n)
         if body:
-            start, stop = self.read(n.start), self.read(n.stop)
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
             body.insert(0, Prologue(n))
             out.append(for_(self.renamed(n.var), start, stop, body))
+        self.reload.before(n)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
         return True
@@ -416,6 +440,7 @@ class Reverse:
                 ends.append(Let(f"{c.name}__d", Var(c.dtype, shadow(c.name))))
                 ends.append(Assign(shadow(c.name), build.const(0, c.dtype)))
             with self.scope():
+                self.reload.end_of(n)
                 for c in going:
                     self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
                 body = self.block(n.body, ends)
@@ -432,10 +457,12 @@ class Reverse:
                 first = Var(c.dtype, shadow(c.out))
             out.append(Local(shadow(c.name), c.dtype, None, first))
         body.insert(0, Prologue(n))
+        self.reload.behind(n)
         if n.number in self.checkpointed:
             self._segments(n, body, out)
         else:
             self._backwards(n, body, out)
+        self.reload.before(n)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
 
@@ -443,14 +470,14 @@ class Reverse:
         """Write a loop over reverse iterations."""
         back = f"{n.var or n.trips}__back"
         if n.var is not None:
-            start, stop = self.read(n.start), self.read(n.stop)
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
             count = build.subtract(stop, start)
             # A loop whose bounds are the wrong way round has no iterations.
             last = build.subtract(stop, build.index(1))
             current = build.subtract(last, Var("int64", back))
             body.insert(0, Let(self.renamed(n.var), current))
         else:
-            count = self.read(Var("int64", n.trips))
+            count = self.read(Var("int64", n.trips), out)
         out.append(for_(back, build.index(0), count, body))
 
     def _segments(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
@@ -458,9 +485,9 @@ class Reverse:
         name = n.var or n.trips
         one = build.index(1)
         if n.var is not None:
-            count = build.subtract(self.read(n.stop), self.read(n.start))
+            count = build.subtract(self.read(n.stop, out), self.read(n.start, out))
         else:
-            count = self.read(Var("int64", n.trips))
+            count = self.read(Var("int64", n.trips), out)
         trips, parts = Var("int64", f"{name}__trips"), Var("int64", f"{name}__parts")
         first, last = Var("int64", f"{name}__first"), Var("int64", f"{name}__last")
         part, back = f"{name}__part", f"{name}__back"
@@ -469,7 +496,7 @@ class Reverse:
         out.append(Let(parts.name, build.call("quotient", "int64", rounded, EVERY)))
         if n.var is not None:
             at = build.subtract(build.subtract(last, one), Var("int64", back))
-            body.insert(0, Let(self.renamed(n.var), build.add(self.read(n.start), at)))
+            body.insert(0, Let(self.renamed(n.var), build.add(self.read(n.start, out), at)))
         number = build.subtract(build.subtract(parts, one), Var("int64", part))
         end = build.call("minimum", "int64", build.add(first, EVERY), trips)
         whole: list[Any] = [

@@ -1,0 +1,117 @@
+"""Which memory a kernel of one thread restores in the reverse sweep, and which values it saves.
+
+Either a value goes to the tape when it is read, or what an element held goes there before it is
+overwritten. Per memory, that is chosen which puts less on the tape, counted by the depth of loops.
+What no reverse step reads is not recorded. (Hascoet, Naumann and Pascual, *"To be recorded"
+analysis in reverse-mode automatic differentiation*, 2005.)
+"""
+
+from __future__ import annotations
+
+from adarray.kernels.activity import activity
+from adarray.kernels.needs import Needs, RestorePlan
+from adarray.kernels.reload import Apart
+from adarray.kernels.reverse import Reverse
+from adarray.kernels.ssa import Exchange, Place, Read, SsaLoop, SsaProgram, Wait, Write
+
+_TRIPS = 32  # iterations that a loop is taken to have
+_ROUNDS = 8
+
+
+class _Planner:
+    """Tries out plans for one set of parameters that derivatives are wanted by."""
+
+    def __init__(
+        self,
+        program: SsaProgram,
+        inputs: frozenset[str],
+        private: frozenset[tuple[str, int]],
+        plain: frozenset[str],
+        apart: Apart,
+    ) -> None:
+        self.program = program
+        self.inputs = inputs
+        self.private = private
+        self.plain = plain
+        self.apart = apart
+        self.active = activity(program, set(inputs))
+        self.depths = {n.number: len(n.loops) + 1 for n in program.nodes if isinstance(n, SsaLoop)}
+
+    def needs(self, plan: RestorePlan, whole: bool = False) -> Needs:
+        """Return what the reverse sweep needs with a plan, with all writes of it if `whole`."""
+        needs = Needs(self.program, set(self.private), plan)
+        reverse = Reverse(
+            self.program, self.active, needs, self.plain, self.inputs, apart=self.apart
+        )
+        reverse.block(self.program.body, [])
+        if whole:
+            needs.restore()
+        return needs
+
+    def cost(self, needs: Needs) -> int:
+        """Return about how many values go to the tape."""
+        taped = sum(_TRIPS ** self.depths[k] * len(names) for k, names in needs.taped.items())
+        writes = (self.program.nodes[k] for k in needs.plan.writes)
+        return taped + sum(_TRIPS ** len(w.loops) for w in writes)
+
+    def candidates(self, needs: Needs) -> frozenset[str]:
+        """Return memories that are read onto the tape, and could be restored."""
+        taped = {n for names in needs.taped.values() for n in names}
+        reads = [n for n in self.program.nodes if isinstance(n, Read) and n.name in taped]
+        inside = {n.name for n in self.program.nodes if isinstance(n, Place) and n.loops}
+        return frozenset(r.buffer for r in reads if r.buffer not in inside)
+
+    def settled(self, buffers: frozenset[str]) -> Needs | None:
+        """Return what is needed where memories are restored; None where no plan holds."""
+        writes = frozenset(w.order for b in buffers for w in self.program.writes(b))
+        plan = RestorePlan(buffers, writes)
+        for k in range(_ROUNDS):
+            needs = self.needs(plan, k > 0)
+            forced = plan.taped | needs.forced
+            recorded = frozenset(o for o in writes if self._recorded(self.program.nodes[o], needs))
+            if k and forced == plan.taped and recorded <= plan.writes:
+                return needs
+            # What has been dropped does not come back, unless it is read after all.
+            again = recorded if k == 0 else recorded | plan.writes
+            plan = RestorePlan(buffers, again, forced)
+        return None
+
+    def _recorded(self, w: object, needs: Needs) -> bool:
+        """Whether what a write overwrites is read again in the reverse sweep."""
+        assert isinstance(w, Write)
+        if not needs.forward.has(w):
+            return False
+        return any(
+            isinstance(r, Read) and r.name in needs.reloaded and self.apart.follows(w, r)
+            for r in self.program.accesses(w.buffer)
+        )
+
+
+def plan(
+    program: SsaProgram,
+    inputs: frozenset[str],
+    private: frozenset[tuple[str, int]],
+    plain: frozenset[str],
+    apart: Apart,
+) -> RestorePlan:
+    """Return what of a kernel of one thread is best restored; parameters are those of `adjoint`.
+
+    Parameters
+    ----------
+    apart : Apart
+        Which accesses may touch the same element.
+    """
+    if any(isinstance(n, (Exchange, Wait)) for n in program.nodes):
+        return RestorePlan()
+    planner = _Planner(program, inputs, private, plain, apart)
+    best = planner.needs(RestorePlan())
+    cost = planner.cost(best)
+    buffers = planner.candidates(best)
+    for without in (None, *sorted(buffers)):
+        tried = buffers if without is None else best.plan.buffers - {without}
+        if not tried or tried == best.plan.buffers:
+            continue
+        needs = planner.settled(tried)
+        if needs is not None and planner.cost(needs) < cost:
+            best, cost = needs, planner.cost(needs)
+    return best.plan

@@ -1,0 +1,153 @@
+"""Gradients of kernels that one thread runs: overwritten memory is restored step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from one_thread_kernels import PATTERNS
+
+import adarray
+from adarray.kernels import RawKernel
+from adarray.kernels.execution import Execution
+from adarray.kernels.geometry import Launch
+
+
+class _Call:
+    """A kernel with arguments."""
+
+    def __init__(self, name: str, dtype: str = "float64", limit: int = 1 << 30) -> None:
+        pattern = PATTERNS[name]
+        args = pattern.args(pattern.size, np.random.default_rng(0))
+        args = [x.astype(dtype) if getattr(x, "dtype", None) == "float64" else x for x in args]
+        real = "double" if dtype == "float64" else "float"
+        self.kernel = RawKernel(pattern.source.replace("REAL", real), "k", memory_limit=limit)
+        self.execution: Execution = self.kernel._execution
+        operands, self.launch = self.kernel._bound(1, 1, args, 0)
+        names = self.kernel._operation.operands
+        self.values = dict(zip(names, operands, strict=True)) | dict(self.launch.integers)
+        dtypes = self.execution.dtypes
+        self.inputs = frozenset(n for n in names if dtypes[n].startswith("float"))
+        rng = np.random.default_rng(1)
+        self.cotangents = {
+            n: rng.normal(size=self.values[n].shape).astype(dtype)
+            for n in self.execution.outputs
+            if n in self.inputs
+        }
+        self.directions = {
+            n: np.asarray(rng.normal(size=np.shape(self.values[n])), dtype)[()]
+            for n in sorted(self.inputs)
+        }
+        self.args = args
+
+    def value(self, at: dict[str, Any]) -> float:
+        """Return the number whose gradient is wanted."""
+        results = self.execution.results(self.launch, self.values | at)
+        return float(sum(np.sum(g * results[n]) for n, g in self.cotangents.items()))
+
+    def gradients(self) -> dict[str, Any]:
+        """Return derivatives by all floating-point parameters."""
+        return self.execution.gradients(self.launch, self.values, self.cotangents, self.inputs)
+
+    def moved(self, by: float) -> dict[str, Any]:
+        """Return the parameters some way along the directions."""
+        return {n: self.values[n] + by * t for n, t in self.directions.items()}
+
+
+def _as_many_threads(
+    self: Execution, launch: Launch, inputs: Any, checkpoints: bool = False
+) -> Any:
+    return self.of_facts(launch, inputs, frozenset(self.buffers), checkpoints)
+
+
+@pytest.mark.parametrize("backend", ["serial", "openmp"])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_gradients_are_those_of_a_tape_of_reads(
+    name: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with adarray.use(backend):
+        call = _Call(name)
+        gradients = call.gradients()
+        with monkeypatch.context() as m:
+            m.setattr(Execution, "of_one_thread", _as_many_threads)
+            wanted = _Call(name).gradients()
+        for n in call.inputs:
+            np.testing.assert_allclose(gradients[n], wanted[n], rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_gradients_against_tangents_and_differences(name: str) -> None:
+    with adarray.use("serial"):
+        call = _Call(name)
+        gradients = call.gradients()
+        along = sum(np.sum(gradients[n] * t) for n, t in call.directions.items())
+        tangents = call.execution.tangents(call.launch, call.values, call.directions)
+        pushed = sum(np.sum(g * tangents[n]) for n, g in call.cotangents.items())
+        np.testing.assert_allclose(along, pushed, rtol=1e-11)
+        step = 1e-6
+        difference = (call.value(call.moved(step)) - call.value(call.moved(-step))) / (2 * step)
+        np.testing.assert_allclose(along, difference, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_second_derivatives(name: str) -> None:
+    with adarray.use("serial"):
+        call = _Call(name)
+        second = call.execution.gradient_tangents(
+            call.launch, call.values, call.cotangents, call.inputs, call.directions, {}
+        )
+        step = 1e-6
+        around = []
+        for by in (step, -step):
+            values = call.values | call.moved(by)
+            around.append(
+                call.execution.gradients(call.launch, values, call.cotangents, call.inputs)
+            )
+        for n in call.inputs:
+            difference = (around[0][n] - around[1][n]) / (2 * step)
+            np.testing.assert_allclose(second[n], difference, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lu", "durbin", "nbody", "swap", "used_after", "floyd_warshall"])
+def test_single_precision(name: str) -> None:
+    with adarray.use("serial"):
+        single, double = _Call(name, "float32"), _Call(name)
+        gradients, wanted = single.gradients(), double.gradients()
+        for n in single.inputs:
+            assert gradients[n].dtype == np.float32
+            np.testing.assert_allclose(gradients[n], wanted[n], rtol=2e-3, atol=2e-3)
+
+
+def test_arguments_stay_as_they_are() -> None:
+    with adarray.use("serial"):
+        call = _Call("lu")
+        before = call.values["A"].copy()
+        call.gradients()
+        np.testing.assert_array_equal(call.values["A"], before)
+
+
+def _taped(name: str, *, size: int) -> int:
+    """Return how many values the gradient of a pattern puts on its tape."""
+    pattern = PATTERNS[name]
+    args = pattern.args(size, np.random.default_rng(0))
+    kernel = RawKernel(pattern.source.replace("REAL", "double"), "k")
+    with adarray.use("serial"):
+        bytes_: int = kernel.explain(1, 1, args)["tape_bytes"]
+    return bytes_ // 8
+
+
+@pytest.mark.parametrize("name", ["seidel", "heat", "matmul", "matmul_in_place"])
+def test_linear_loops_have_no_tape_and_no_forward_half(name: str) -> None:
+    assert _taped(name, size=6) == 0
+    with adarray.use("serial"):
+        call = _Call(name)
+        adjoint = call.execution.adjoint(call.launch, call.inputs)
+        assert adjoint.copies == frozenset()
+        assert not adjoint.counting.body
+
+
+@pytest.mark.parametrize("name", ["lu", "cholesky"])
+def test_factorisations_tape_a_value_for_each_write(name: str) -> None:
+    n = 12
+    assert _taped(name, size=n) <= 2 * n * n  # and not some for each of n^3 reads
