@@ -16,10 +16,10 @@ from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
+from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import TapeError, compiled, engine, zeros
-from adarray.kernels.reload import Apart
 from adarray.kernels.tangent import TangentKernel, doubled, tangent
 from adarray.kernels.types import FLOATS
 
@@ -125,7 +125,9 @@ class Execution:
         private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
         plan = self._fact(
             ("restored", launch, inputs),
-            lambda: restoring.plan(self.program, inputs, private, plain, Apart()),
+            lambda: restoring.plan(
+                self.program, inputs, private, plain, KnownIndices(self.program, launch)
+            ),
         )
         return self._memoised(
             ("adjoint", inputs, private, plain, False, plan),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from adarray.compiler.ir.loopir import Expr
+from adarray.compiler.ir.loopir import Expr, Var
 from adarray.compiler.ir.threads import operands, variables
 from adarray.kernels.ssa import (
     Carried,
@@ -53,11 +53,14 @@ class RestorePlan:
     taped : frozenset of str
         Values that go to the tape although they follow from such memory: they are read where
         it holds something else.
+    revisits : bool
+        Whether results of functions are read where they have been written to.
     """
 
     buffers: frozenset[str] = frozenset()
     writes: frozenset[int] = frozenset()
     taped: frozenset[str] = frozenset()
+    revisits: bool = False
 
 
 class Needs:
@@ -75,6 +78,8 @@ class Needs:
     ----------
     reloaded : set of str
         Reads of restored memory that the reverse half carries out again.
+    revisited : set of int
+        Writes, by order, that left what it reads.
     forced : set of str
         Values that a plan must put on the tape, and this one does not.
     """
@@ -88,8 +93,16 @@ class Needs:
         self.program = program
         self.plan = plan or RestorePlan()
         self.reloaded: set[str] = set()
+        self.revisited: set[int] = set()
         self.forced: set[str] = set()
         self._late: dict[str, bool] = {}
+        # Writes that leave a value in memory as it is, by its name.
+        self.stored: dict[str, list[Write]] = {}
+        for n in program.nodes:
+            if isinstance(n, Write) and n.combine is None and isinstance(n.value, Var):
+                v = program.values.get(n.value.name)
+                if isinstance(v, Def) and v.block == n.block:
+                    self.stored.setdefault(v.name, []).append(n)
         self.private = private
         self.forward = Slice()
         self.replays: dict[int, Slice] = {}
@@ -182,7 +195,21 @@ class Needs:
                 return False
             if v.buffer in self.plan.buffers and self._overwrites(home, v.buffer):
                 return True
-        return any(map(self.late, _direct(v, name)))
+        if any(map(self.late, _direct(v, name))):
+            return True
+        written = (w.buffer in self.plan.buffers for w in self.stored.get(name, ()))
+        return self.plan.revisits and any(written) and self._takes_more(name)
+
+    def _takes_more(self, name: str) -> bool:
+        """Whether a value takes something that is not simply there in the reverse sweep."""
+        if name not in self.program.values or self.program.home(name) is None:
+            return False
+        v = self.program.values[name]
+        if isinstance(v, (SsaLoop, Phi)):
+            return False
+        if isinstance(v, Def):
+            return any(map(self._takes_more, _direct(v, name)))
+        return not isinstance(v, Read) or self._changes(v)
 
     def _overwrites(self, loop: SsaLoop, buffer: str) -> bool:
         """Whether iterations of a loop put what a memory held on the tape."""
@@ -194,6 +221,11 @@ class Needs:
         """Have a read of memory carried out again where it is what it was."""
         self.reloaded.add(v.name)
         self._fill(v.buffer, v)
+
+    def revisit(self, w: Write) -> None:
+        """Have a value read from where a write left it."""
+        self.revisited.add(w.order)
+        self._do(w)
 
     def restore(self) -> None:
         """Have the forward half carry out all writes that put something on the tape."""

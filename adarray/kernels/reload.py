@@ -20,13 +20,21 @@ from adarray.kernels.ssa import Def, Node, Read, SsaLoop, SsaProgram, Write, inn
 class Apart:
     """Says which accesses may touch the same element: all, where nothing is known of indices."""
 
-    def between(self, w: Write, r: Read) -> bool:
-        """Whether a write may touch what is read in the same iteration of the read's loop."""
+    def between(self, w: Write, r: Read | Write) -> bool:
+        """Whether a write may touch what was read, or written, in an iteration of that loop."""
         return w.buffer == r.buffer
 
-    def follows(self, w: Write, r: Read) -> bool:
-        """Whether a write may touch what was read before it."""
+    def follows(self, w: Write, r: Read | Write) -> bool:
+        """Whether a write may touch what was read, or written, before it."""
         return w.buffer == r.buffer and (w.order > r.order or bool(set(w.loops) & set(r.loops)))
+
+
+class Settled(Apart):
+    """Says nothing against what a plan reads again: it has been looked at when it was made."""
+
+    def between(self, w: Write, r: Read | Write) -> bool:  # noqa: ARG002
+        """Whether a write may touch what was read, or written, in an iteration of that loop."""
+        return False
 
 
 class Reload:
@@ -99,6 +107,8 @@ class Reload:
             return set()
         v = self.program.values[name]
         if isinstance(v, Def):
+            if self._left(v) is not None:
+                return set()
             return set().union(*(self._unknown(n) for n in variables(v.value)))
         if not isinstance(v, Read):
             return {name}
@@ -106,8 +116,22 @@ class Reload:
             return {name}
         return set().union(*(self._unknown(n) for n in variables(v.index)))
 
-    def _overwritten(self, r: Read) -> bool:
-        """Whether an element may have been written since it was read in this iteration."""
+    def _left(self, v: Def) -> Write | None:
+        """Return a write that has left a value in memory, where it is still."""
+        if not self.needs.plan.revisits or v.home not in self.around:
+            return None
+        for w in self.needs.stored.get(v.name, ()):
+            here = w.order < self.point and w.buffer in self.needs.plan.buffers
+            if (
+                here
+                and not self._overwritten(w)
+                and not any(map(self._unknown, variables(w.index)))
+            ):
+                return w
+        return None
+
+    def _overwritten(self, r: Read | Write) -> bool:
+        """Whether an element may have been written since it was accessed in this iteration."""
         home = r.home
         assert home is not None
         if home not in self.around:
@@ -124,10 +148,14 @@ class Reload:
     def _read_again(self, name: str, shown: Callable[[Expr], Expr], out: list[Any]) -> None:
         v = self.program.values[name]
         assert isinstance(v, (Def, Read))
-        e = v.value if isinstance(v, Def) else v.index
+        w = self._left(v) if isinstance(v, Def) else None
+        e = w.index if w is not None else v.value if isinstance(v, Def) else v.index
         self.bring(e, shown, out)
         value: Expr = shown(e)
-        if isinstance(v, Read):
+        if w is not None:
+            self.needs.revisit(w)
+            value = Load(w.value.dtype, w.buffer, value)
+        elif isinstance(v, Read):
             self.needs.reload(v)
             value = Load(v.dtype, v.buffer, value)
         self.count += 1

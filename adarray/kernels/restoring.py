@@ -61,20 +61,23 @@ class _Planner:
         inside = {n.name for n in self.program.nodes if isinstance(n, Place) and n.loops}
         return frozenset(r.buffer for r in reads if r.buffer not in inside)
 
-    def settled(self, buffers: frozenset[str]) -> Needs | None:
+    def settled(self, buffers: frozenset[str], revisits: bool) -> Needs | None:
         """Return what is needed where memories are restored; None where no plan holds."""
         writes = frozenset(w.order for b in buffers for w in self.program.writes(b))
-        plan = RestorePlan(buffers, writes)
+        plan = RestorePlan(buffers, writes, frozenset(), revisits)
+        best: Needs | None = None
         for k in range(_ROUNDS):
             needs = self.needs(plan, k > 0)
             forced = plan.taped | needs.forced
             recorded = frozenset(o for o in writes if self._recorded(self.program.nodes[o], needs))
             if k and forced == plan.taped and recorded <= plan.writes:
-                return needs
-            # What has been dropped does not come back, unless it is read after all.
-            again = recorded if k == 0 else recorded | plan.writes
-            plan = RestorePlan(buffers, again, forced)
-        return None
+                best = needs
+                if recorded == plan.writes:
+                    break
+            # Until a plan holds, what has been dropped comes back if it is read after all.
+            again = recorded if k == 0 or best is not None else recorded | plan.writes
+            plan = RestorePlan(buffers, again, forced, revisits)
+        return best
 
     def _recorded(self, w: object, needs: Needs) -> bool:
         """Whether what a write overwrites is read again in the reverse sweep."""
@@ -82,7 +85,8 @@ class _Planner:
         if not needs.forward.has(w):
             return False
         return any(
-            isinstance(r, Read) and r.name in needs.reloaded and self.apart.follows(w, r)
+            (r.order in needs.revisited if isinstance(r, Write) else r.name in needs.reloaded)
+            and self.apart.follows(w, r)
             for r in self.program.accesses(w.buffer)
         )
 
@@ -107,11 +111,11 @@ def plan(
     best = planner.needs(RestorePlan())
     cost = planner.cost(best)
     buffers = planner.candidates(best)
-    for without in (None, *sorted(buffers)):
-        tried = buffers if without is None else best.plan.buffers - {without}
-        if not tried or tried == best.plan.buffers:
+    tries = [(buffers, True), (buffers, False), *((buffers - {b}, True) for b in sorted(buffers))]
+    for tried, revisits in tries:
+        if not tried or not cost:
             continue
-        needs = planner.settled(tried)
+        needs = planner.settled(tried, revisits)
         if needs is not None and planner.cost(needs) < cost:
             best, cost = needs, planner.cost(needs)
     return best.plan

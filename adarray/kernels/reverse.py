@@ -33,6 +33,7 @@ from adarray.compiler.ir.threads import (
     for_,
     if_,
     used,
+    variables,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build, sums
@@ -40,7 +41,7 @@ from adarray.kernels.activity import Activity, dependent
 from adarray.kernels.forward import EVERY, dtype_of
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
-from adarray.kernels.reload import Apart, Reload
+from adarray.kernels.reload import Apart, Reload, Settled
 from adarray.kernels.ssa import (
     Branch,
     Def,
@@ -92,7 +93,7 @@ class Reverse:
         apart: Apart | None = None,
     ) -> None:
         self.program = program
-        self.reload = Reload(program, needs, apart or Apart())
+        self.reload = Reload(program, needs, apart or Settled())
         self.active = active
         self.needs = needs
         self.plain = plain
@@ -280,6 +281,7 @@ class Reverse:
             if n.name in self.live and n.buffer in self.active.memory:
                 self._into(n.buffer, n.index, Var(n.dtype, shadow(n.name)), out)
         elif isinstance(n, Write):
+            self._result(n, out)
             if n.order in self.needs.plan.writes:
                 self._restore(n, out)
             if n.buffer in self.active.memory:
@@ -318,6 +320,34 @@ class Reverse:
             out.append(Atomic(b, index, "add", value, same=same))
         else:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
+
+    def _result(self, n: Write, out: list[Any]) -> None:
+        """Read what a write has left, if it is the value of a function whose derivative needs it.
+
+        Behind it, memory is restored.
+        """
+        if not isinstance(n.value, Var) or n not in self.needs.stored.get(n.value.name, ()):
+            return
+        d = self.program.values[n.value.name]
+        if isinstance(d, Def) and self.needs.plan.revisits and self._needs_result(d):
+            self.reload.behind(n)
+            if self.needs.late(d.name):
+                self.read(n.value, out)
+            self.reload.before(n)
+
+    def _needs_result(self, d: Def) -> bool:
+        """Whether the derivative of a function is made of its value."""
+        e = d.value
+        if not isinstance(e, Apply) or d.name not in self.active.values:
+            return False
+        if e.name == "divide":
+            return dependent(e.args[1], self.active.values)
+        y = Var(e.dtype, d.name)
+        if e.name not in NAMED:
+            return False
+        partials = zip(e.args, PARTIALS[e.name](e.args, y), strict=True)
+        moving = (p for a, p in partials if dependent(a, self.active.values))
+        return any(p is not None and d.name in variables(p) for p in moving)
 
     def _restore(self, n: Write, out: list[Any]) -> None:
         """Give an element what it held before it was written."""
