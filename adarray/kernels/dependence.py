@@ -146,6 +146,10 @@ class KnownIndices(Apart):
         """Whether a write may touch what was read, or written, in an iteration of that loop."""
         return w.buffer == r.buffer and self._meet(w, r, len(r.loops), False)
 
+    def meet(self, a: Read | Write, b: Read | Write, same: int) -> bool:
+        """Whether two accesses may touch the same element, in the same iteration of some loops."""
+        return a.buffer == b.buffer and self._meet(a, b, same, False)
+
     def follows(self, w: Write, r: Read | Write) -> bool:
         """Whether a write may touch what was read, or written, before it."""
         if w.buffer != r.buffer:
@@ -159,11 +163,11 @@ class KnownIndices(Apart):
             return True
         return any(self._meet(w, r, k, True) for k in range(many))
 
-    def _meet(self, w: Write, r: Read | Write, same: int, later: bool) -> bool:
-        """Whether a write and a read may touch the same element.
+    def _meet(self, w: Read | Write, r: Read | Write, same: int, later: bool) -> bool:
+        """Whether two accesses may touch the same element.
 
-        The first `same` loops are in the same iteration; with `later`, the write is in a later
-        iteration of the next one.
+        The first `same` loops are in the same iteration; with `later`, the first access is in
+        a later iteration of the next one.
         """
         key = (w.order, r.order, same, later)
         if key not in self._known:

@@ -55,12 +55,19 @@ class RestorePlan:
         it holds something else.
     revisits : bool
         Whether results of functions are read where they have been written to.
+    sums : frozenset of int
+        Reads, by order, of an element that no other access in their loop touches: what its
+        iterations add to the derivative is added up in a variable.
+    steady : frozenset of int
+        Writes, by order, that only add to such an element.
     """
 
     buffers: frozenset[str] = frozenset()
     writes: frozenset[int] = frozenset()
     taped: frozenset[str] = frozenset()
     revisits: bool = False
+    sums: frozenset[int] = frozenset()
+    steady: frozenset[int] = frozenset()
 
 
 class Needs:

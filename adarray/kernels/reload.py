@@ -24,6 +24,10 @@ class Apart:
         """Whether a write may touch what was read, or written, in an iteration of that loop."""
         return w.buffer == r.buffer
 
+    def meet(self, a: Read | Write, b: Read | Write, same: int) -> bool:  # noqa: ARG002
+        """Whether two accesses may touch the same element, in the same iteration of some loops."""
+        return a.buffer == b.buffer
+
     def follows(self, w: Write, r: Read | Write) -> bool:
         """Whether a write may touch what was read, or written, before it."""
         return w.buffer == r.buffer and (w.order > r.order or bool(set(w.loops) & set(r.loops)))

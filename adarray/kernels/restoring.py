@@ -8,6 +8,9 @@ analysis in reverse-mode automatic differentiation*, 2005.)
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from adarray.compiler.ir.threads import variables
 from adarray.kernels.activity import activity
 from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.reload import Apart
@@ -90,6 +93,37 @@ class _Planner:
             for r in self.program.accesses(w.buffer)
         )
 
+    def steady(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the accesses of `RestorePlan.sums` and of `RestorePlan.steady`."""
+        sums, steady = set(), set()
+        for n in self.program.nodes:
+            if not isinstance(n, (Read, Write)) or n.buffer not in self.active.memory:
+                continue
+            if not self._alone(n):
+                continue
+            if isinstance(n, Read):
+                sums.add(n.order)
+            elif n.combine is None:
+                steady.add(n.order)
+        return frozenset(sums), frozenset(steady)
+
+    def _alone(self, n: Read | Write) -> bool:
+        """Whether all iterations of a loop come to one element, which nothing else there touches.
+
+        A write may be one of a sum, whose own read of the element does not count.
+        """
+        loop = n.home
+        if loop is None or loop.var is None or n.branches:
+            return False
+        homes = {self.program.home(v) for v in variables(n.index) & set(self.program.values)}
+        if any(h is not None and h not in loop.loops for h in homes):
+            return False
+        others = [a for a in self.program.accesses(n.buffer) if loop in a.loops and a is not n]
+        twins = [a for a in others if isinstance(a, Read) and a.home is loop and a.index == n.index]
+        if isinstance(n, Write) and len(twins) > 1:
+            return False
+        return not any(a not in twins and self.apart.meet(a, n, len(loop.loops)) for a in others)
+
 
 def plan(
     program: SsaProgram,
@@ -118,4 +152,5 @@ def plan(
         needs = planner.settled(tried, revisits)
         if needs is not None and planner.cost(needs) < cost:
             best, cost = needs, planner.cost(needs)
-    return best.plan
+    sums, steady = planner.steady()
+    return replace(best.plan, sums=sums, steady=steady)

@@ -79,6 +79,29 @@ class Segment:
         self.last = last
 
 
+class SteadyElements:
+    """Elements of derivatives that stay the same in a loop, as variables by memory and index."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values: dict[tuple[str, Expr], Var] = {}
+        self.totals: dict[tuple[str, Expr], Var] = {}
+
+    def value(self, memory: str, index: Expr, dtype: str) -> Var:
+        """Return an element's value."""
+        return self._of(self.values, memory, index, dtype, "is")
+
+    def total(self, memory: str, index: Expr, dtype: str) -> Var:
+        """Return the sum of what is added to an element."""
+        return self._of(self.totals, memory, index, dtype, "sum")
+
+    def _of(
+        self, known: dict[tuple[str, Expr], Var], memory: str, index: Expr, dtype: str, kind: str
+    ) -> Var:
+        name = f"{memory}_{kind}{self.number}_{len(known)}"
+        return known.setdefault((memory, index), Var(dtype, name))
+
+
 class Reverse:
     """Writes the statements of a program backwards."""
 
@@ -118,6 +141,7 @@ class Reverse:
             if isinstance(n, Def) and isinstance(n.value, Apply) and n.value.name == "divide"
         )
         self.reciprocals: list[dict[Expr, Expr]] = [{}]
+        self.steady: list[SteadyElements] = []
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -308,6 +332,10 @@ class Reverse:
 
     def _into(self, buffer: str, place: Expr, value: Expr, out: list[Any]) -> None:
         """Add to the element of a shadow at an index of the kernel."""
+        if self.at is not None and self.at.order in self.needs.plan.sums:
+            total = self.steady[-1].total(shadow(buffer), place, value.dtype)
+            out.append(Assign(total.name, build.add(total, value)))
+            return
         total = self.totals.of(buffer, place, value.dtype)
         if total is not None:
             out.append(Assign(total.name, build.add(total, value)))
@@ -366,14 +394,18 @@ class Reverse:
         dtype = n.value.dtype
         if added is not None:
             if dependent(added, self.active.values):
-                self.push(added, self.named(Load(dtype, b, index), out), out)
+                if n.order in self.needs.plan.steady:
+                    g: Expr = self.steady[-1].value(b, n.index, dtype)
+                else:
+                    g = self.named(Load(dtype, b, index), out)
+                self.push(added, g, out)
             return
         if n.result is not None and n.result in self.active.values:
             raise KernelError(
                 f"the result of an atomic operation on {n.buffer!r} is used, and depends on the "
                 "order of threads; it has no derivative"
             )
-        g: Expr = build.const(0, dtype)
+        g = build.const(0, dtype)
         if dependent(n.value, self.active.values):
             g = self.named(Load(dtype, b, index), out)
         if n.combine is None and not self._last(n):
@@ -440,7 +472,7 @@ class Reverse:
         names = {c.name for c in going}
         outside = set(self.live)
         self.terms |= {d: t for d, t in loop_terms.items() if t.carried in names}
-        with self.scope():
+        with self.scope(), self._steadily(n) as steady:
             body = self.block(n.body, [])
         if self.needs.taped.get(n.number) or names & self.live:
             self.live = outside  # the tape comes back in the opposite order
@@ -451,8 +483,10 @@ class Reverse:
         if body:
             start, stop = self.read(n.start, out), self.read(n.stop, out)
             body.insert(0, Prologue(n))
+            self._before(n, steady, out)
             out.append(for_(self.renamed(n.var), start, stop, body))
         self.reload.before(n)
+        self._after(n, steady, out)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
         return True
@@ -469,7 +503,7 @@ class Reverse:
             for c in going:
                 ends.append(Let(f"{c.name}__d", Var(c.dtype, shadow(c.name))))
                 ends.append(Assign(shadow(c.name), build.const(0, c.dtype)))
-            with self.scope():
+            with self.scope(), self._steadily(n) as steady:
                 self.reload.end_of(n)
                 for c in going:
                     self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
@@ -488,13 +522,41 @@ class Reverse:
             out.append(Local(shadow(c.name), c.dtype, None, first))
         body.insert(0, Prologue(n))
         self.reload.behind(n)
+        self._before(n, steady, out)
         if n.number in self.checkpointed:
             self._segments(n, body, out)
         else:
             self._backwards(n, body, out)
         self.reload.before(n)
+        self._after(n, steady, out)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
+
+    @contextmanager
+    def _steadily(self, n: SsaLoop) -> Iterator[SteadyElements]:
+        """Collect the elements that iterations of a loop have to themselves."""
+        self.steady.append(SteadyElements(n.number))
+        yield self.steady[-1]
+        self.steady.pop()
+
+    def _runs(self, n: SsaLoop, out: list[Any]) -> Expr:
+        """Return whether a loop has iterations: without, there need not be such an element."""
+        return build.compare("less", self.read(n.start, out), self.read(n.stop, out))
+
+    def _before(self, n: SsaLoop, steady: SteadyElements, out: list[Any]) -> None:
+        """Read derivatives that stay the same in a loop, and begin sums."""
+        names = (*steady.values.values(), *steady.totals.values())
+        out += [Local(v.name, v.dtype, None, build.const(0, v.dtype)) for v in names]
+        for (b, index), v in steady.values.items():
+            load = Load(v.dtype, b, self.read(index, out))
+            out.append(if_(self._runs(n, out), [Assign(v.name, load)]))
+
+    def _after(self, n: SsaLoop, steady: SteadyElements, out: list[Any]) -> None:
+        """Add the sums of a loop to memory."""
+        for (b, place), v in steady.totals.items():
+            index = self.read(place, out)
+            added = Store(b, index, build.add(Load(v.dtype, b, index), v))
+            out.append(if_(self._runs(n, out), [added]))
 
     def _backwards(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
         """Write a loop over reverse iterations."""
