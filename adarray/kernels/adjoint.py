@@ -13,6 +13,8 @@ from adarray.compiler.ir.loopir import (
     Apply,
     For,
     If,
+    Let,
+    Load,
     Local,
     Param,
     Var,
@@ -23,6 +25,7 @@ from adarray.compiler.ir.threads import (
     Comment,
     Pop,
     Push,
+    Record,
     Shared,
     Stmt,
     ThreadKernel,
@@ -34,10 +37,10 @@ from adarray.compiler.ir.threads import (
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
-from adarray.kernels.forward import EVERY, ForwardPart, dtype_of
+from adarray.kernels.forward import EVERY, ForwardPart
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs, RestorePlan
-from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
+from adarray.kernels.reverse import OldValue, Prologue, Reverse, Segment, shadow
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
 from adarray.kernels.ssa import (
@@ -50,7 +53,9 @@ from adarray.kernels.ssa import (
     SsaProgram,
     Wait,
     Write,
+    dtype_of,
 )
+from adarray.kernels.tape_arrays import TapeArrays, back
 from adarray.kernels.warp_adjoints import thread_numbers
 
 
@@ -130,7 +135,12 @@ class _Assembly:
                 out += self._prologue(s.loop)
             elif isinstance(s, Segment):
                 out += self._segment(s)
+            elif isinstance(s, OldValue):
+                out.append(self._old(s))
             elif isinstance(s, For):
+                loop = next((t.loop for t in s.body if isinstance(t, Prologue)), None)
+                if loop is not None and self.reverse.tape.has(loop):
+                    out.append(self.reverse.tape.recall(loop, self.reverse.counted[loop.number][1]))
                 out.append(for_(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
             elif isinstance(s, If):
                 then, orelse = self.closed(list(s.body)), self.closed(list(s.orelse))
@@ -140,10 +150,11 @@ class _Assembly:
         return out
 
     def _prologue(self, loop: SsaLoop) -> list[Stmt]:
-        out: list[Stmt] = [
-            Pop(self.reverse.renamed(name), dtype_of(self.program, name))
-            for name in reversed(self.needs.taped.get(loop.number, []))
-        ]
+        out: list[Stmt] = []
+        for name in reversed(self.needs.taped.get(loop.number, [])):
+            dtype, shown = dtype_of(self.program, name), self.reverse.renamed(name)
+            array = self.reverse.tape.of_value(loop, name)
+            out.append(self._from_tape(loop, array, shown, dtype))
         replay = self.needs.replays.get(loop.number)
         if replay is None:
             return out
@@ -162,6 +173,16 @@ class _Assembly:
             barrier = Barrier(warp=not whole)
             replayed = [barrier, *replayed, barrier]
         return out + replayed
+
+    def _old(self, s: OldValue) -> Stmt:
+        n = s.write
+        return self._from_tape(n.home, self.reverse.tape.of_write(n), s.name, n.value.dtype)
+
+    def _from_tape(self, loop: SsaLoop | None, array: str, name: str, dtype: str) -> Stmt:
+        """Return the statement that names what an iteration has put on the tape."""
+        if loop is None or not self.reverse.tape.has(loop):
+            return Pop(name, dtype)
+        return Let(name, Load(dtype, back(array), self.reverse.counted[loop.number][0]))
 
     def _segment(self, s: Segment) -> list[Stmt]:
         def name(n: str) -> str:
@@ -271,6 +292,7 @@ def _adjoint(
     forward = ForwardPart(
         program, needs.forward, assembly.hoisted(), lambda n: n, needs.taped,
         _forward_arrays(program, needs), checkpointed, needs.plan.writes,
+        TapeArrays(program, needs),
     )  # fmt: skip
     first = forward.statements(program.body)
     if any(isinstance(n, Exchange) for n in program.nodes):
@@ -349,6 +371,7 @@ def _finished(
         f"{k.name}_adjoint", tuple(buffers), scalars, tuple(order), tuple(shared), whole, tables
     )
     taped = sum(isinstance(s, Push) for s in all_statements(whole))
+    taped += sum(len(s.arrays) for s in all_statements(whole) if isinstance(s, Record))
     counted = simplified(ThreadKernel(k.name, (), (), (), (), first)).body
     inner = used(counted)
     counting = ThreadKernel(

@@ -99,6 +99,7 @@ class Needs:
     ) -> None:
         self.program = program
         self.plan = plan or RestorePlan()
+        self.arrays = plan is not None  # on the tape, as only one thread has them
         self.reloaded: set[str] = set()
         self.revisited: set[int] = set()
         self.forced: set[str] = set()

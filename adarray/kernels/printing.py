@@ -9,6 +9,8 @@ from adarray.compiler.ir.threads import (
     Comment,
     Pop,
     Push,
+    Recall,
+    Record,
     Stmt,
     ThreadKernel,
     WarpOp,
@@ -76,6 +78,8 @@ class ThreadPrinter:
             self.push(s.value)
         elif isinstance(s, Pop):
             self.pop(s)
+        elif isinstance(s, (Record, Recall)):
+            self.arrays_of_tape(s)
         elif isinstance(s, Comment):
             self.line(f"// {s.text}")
         else:
@@ -129,6 +133,10 @@ class ThreadPrinter:
 
     def atomic(self, s: Atomic) -> None:
         """Print an atomic operation."""
+        raise NotImplementedError
+
+    def arrays_of_tape(self, s: Record | Recall) -> None:
+        """Print how arrays get onto the tape, or come off it."""
         raise NotImplementedError
 
     def push(self, value: Expr) -> None:

@@ -29,7 +29,6 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.threads import (
     Atomic,
     Barrier,
-    Pop,
     for_,
     if_,
     used,
@@ -38,7 +37,7 @@ from adarray.compiler.ir.threads import (
 from adarray.errors import KernelError
 from adarray.kernels import build, sums
 from adarray.kernels.activity import Activity, dependent
-from adarray.kernels.forward import EVERY, dtype_of
+from adarray.kernels.forward import EVERY
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.reload import Apart, Reload, Settled
@@ -53,7 +52,9 @@ from adarray.kernels.ssa import (
     SsaProgram,
     Wait,
     Write,
+    dtype_of,
 )
+from adarray.kernels.tape_arrays import TapeArrays
 from adarray.kernels.totals import BlockTotals
 from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 
@@ -68,6 +69,14 @@ class Prologue:
 
     def __init__(self, loop: SsaLoop) -> None:
         self.loop = loop
+
+
+class OldValue:
+    """Stands where an element's old value comes from the tape, and is named."""
+
+    def __init__(self, write: Write, name: str) -> None:
+        self.write = write
+        self.name = name
 
 
 class Segment:
@@ -142,6 +151,9 @@ class Reverse:
         )
         self.reciprocals: list[dict[Expr, Expr]] = [{}]
         self.steady: list[SteadyElements] = []
+        # Number of an iteration, and how many there are, in the reverse sweep; by loop.
+        self.counted: dict[int, tuple[Expr, Expr]] = {}
+        self.tape = TapeArrays(program, needs)
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -383,7 +395,7 @@ class Reverse:
         index = self.read(n.index, out)
         self.count += 1
         old = Var(n.value.dtype, f"{n.buffer}__old{self.count}")
-        out.append(Pop(old.name, old.dtype))
+        out.append(OldValue(n, old.name))
         out.append(Store(n.buffer, index, old))
         self.reload.before(n)
 
@@ -474,7 +486,8 @@ class Reverse:
         self.terms |= {d: t for d, t in loop_terms.items() if t.carried in names}
         with self.scope(), self._steadily(n) as steady:
             body = self.block(n.body, [])
-        if self.needs.taped.get(n.number) or names & self.live:
+        taped = self.needs.taped.get(n.number) and not self.tape.has(n)
+        if taped or names & self.live:
             self.live = outside  # the tape comes back in the opposite order
             self.terms = {d: t for d, t in self.terms.items() if d not in loop_terms}
             return False
@@ -484,6 +497,7 @@ class Reverse:
             start, stop = self.read(n.start, out), self.read(n.stop, out)
             body.insert(0, Prologue(n))
             self._before(n, steady, out)
+            self._count(n, start, stop)
             out.append(for_(self.renamed(n.var), start, stop, body))
         self.reload.before(n)
         self._after(n, steady, out)
@@ -558,6 +572,10 @@ class Reverse:
             added = Store(b, index, build.add(Load(v.dtype, b, index), v))
             out.append(if_(self._runs(n, out), [added]))
 
+    def _count(self, n: SsaLoop, start: Expr, stop: Expr) -> None:
+        number = build.subtract(Var("int64", self.renamed(n.var or "")), start)
+        self.counted[n.number] = number, build.subtract(stop, start)
+
     def _backwards(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
         """Write a loop over reverse iterations."""
         back = f"{n.var or n.trips}__back"
@@ -567,6 +585,7 @@ class Reverse:
             # A loop whose bounds are the wrong way round has no iterations.
             last = build.subtract(stop, build.index(1))
             current = build.subtract(last, Var("int64", back))
+            self._count(n, start, stop)
             body.insert(0, Let(self.renamed(n.var), current))
         else:
             count = self.read(Var("int64", n.trips), out)

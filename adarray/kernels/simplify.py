@@ -23,6 +23,8 @@ from adarray.compiler.ir.threads import (
     Atomic,
     Comment,
     Push,
+    Recall,
+    Record,
     Stmt,
     ThreadKernel,
     WarpOp,
@@ -92,6 +94,8 @@ class _Substitution:
             return [replace(s, value=self.expr(s.value), lane=self.expr(s.lane), mask=mask)]
         if isinstance(s, Push):
             return [Push(self.expr(s.value))]
+        if isinstance(s, (Record, Recall)):
+            return [replace(s, count=self.expr(s.count))]
         if isinstance(s, For):
             return [for_(s.var, self.expr(s.start), self.expr(s.stop), self.run(s.body))]
         if isinstance(s, While):

@@ -129,13 +129,32 @@ class Pop:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """Name arrays of `count` elements each on the thread's tape; they stay there until `Recall`.
+
+    `arrays` are names and dtypes. Only kernels of one thread have such.
+    """
+
+    arrays: tuple[tuple[str, str], ...]
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Name the arrays that were put on the thread's tape last, and take them off it."""
+
+    arrays: tuple[tuple[str, str], ...]
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     """A line for those who read the text."""
 
     text: str
 
 
-Stmt = LoopStmt | While | Barrier | WarpOp | Atomic | Push | Pop | Comment
+Stmt = LoopStmt | While | Barrier | WarpOp | Atomic | Push | Pop | Record | Recall | Comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +249,8 @@ def operands(s: Stmt) -> tuple[Expr, ...]:
         return (s.value,) if s.index is None else (s.index, s.value)
     if isinstance(s, For):
         return (s.start, s.stop)
+    if isinstance(s, Record | Recall):
+        return (s.count,)
     return (s.condition,) if isinstance(s, If) else ()
 
 
