@@ -32,6 +32,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
     for_,
     if_,
+    is_vector,
     used,
 )
 from adarray.errors import KernelError
@@ -141,7 +142,7 @@ class _Assembly:
                 loop = next((t.loop for t in s.body if isinstance(t, Prologue)), None)
                 if loop is not None and self.reverse.tape.has(loop):
                     out.append(self.reverse.tape.recall(loop, self.reverse.counted[loop.number][1]))
-                out.append(for_(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
+                out.append(for_(s.var, s.start, s.stop, self.closed(list(s.body)), s.kind))
             elif isinstance(s, If):
                 then, orelse = self.closed(list(s.body)), self.closed(list(s.orelse))
                 out.append(if_(s.condition, tuple(then), tuple(orelse)))
@@ -335,6 +336,20 @@ def _recomputed(program: SsaProgram, needs: Needs) -> tuple[str, ...]:
     return tuple(sorted(filter(costs, names)))
 
 
+def _settled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements whose vector loops hold nothing that vectors do not."""
+    out: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            kind = s.kind if is_vector(s) else "serial"
+            out.append(for_(s.var, s.start, s.stop, _settled(s.body), kind))
+        elif isinstance(s, If):
+            out.append(if_(s.condition, _settled(s.body), _settled(s.orelse)))
+        else:
+            out.append(s)
+    return tuple(out)
+
+
 def _finished(
     program: SsaProgram,
     active: Activity,
@@ -345,7 +360,7 @@ def _finished(
 ) -> AdjointKernel:
     k = program.kernel
     whole = merged(simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body)
-    whole = Sinking().block(whole)
+    whole = _settled(Sinking().block(whole))
     names = used(whole)
     params = {b.name: b for b in k.buffers}
     copies = frozenset(n for n in params if n in needs.memory)

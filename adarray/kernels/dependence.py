@@ -150,6 +150,32 @@ class KnownIndices(Apart):
         """Whether two accesses may touch the same element, in the same iteration of some loops."""
         return a.buffer == b.buffer and self._meet(a, b, same, False)
 
+    def collide(self, a: Read | Write, b: Read | Write) -> bool:
+        """Whether two accesses may touch the same element in different iterations of their loop."""
+        same = len(a.loops) - 1
+        return a.buffer == b.buffer and (
+            self._meet(a, b, same, True) or self._meet(b, a, same, True)
+        )
+
+    def stride(self, a: Read | Write) -> int | None:
+        """Return how far apart are the elements of two iterations of a loop, if that is known."""
+        side = _Side(self.program, self.integers, "", frozenset())
+        index, loop = side.linear(a.index), a.home
+        if index is None or loop is None or loop.var is None:
+            return None
+        inner = {n for n, _ in index.terms if n[0] != loop.var}
+        homes = (self.program.home(n[0]) for n in inner if n[0] in self.program.values)
+        return None if loop in homes else index.factor(side.symbol(loop.var, loop))
+
+    def trips(self, loop: SsaLoop) -> int | None:
+        """Return how many iterations a loop has, if that is always the same and known."""
+        side = _Side(self.program, self.integers, "", frozenset())
+        start, stop = side.linear(loop.start), side.linear(loop.stop)
+        if start is None or stop is None:
+            return None
+        count = stop.plus(start, -1)
+        return None if count.terms else count.constant
+
     def follows(self, w: Write, r: Read | Write) -> bool:
         """Whether a write may touch what was read, or written, before it."""
         if w.buffer != r.buffer:

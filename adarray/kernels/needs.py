@@ -56,10 +56,12 @@ class RestorePlan:
     revisits : bool
         Whether results of functions are read where they have been written to.
     sums : frozenset of int
-        Reads, by order, of an element that no other access in their loop touches: what its
-        iterations add to the derivative is added up in a variable.
+        Reads, by order, of an element that their loop does not write: what iterations add to the
+        derivative is added up in a variable.
+    vector : frozenset of int
+        Loops, by number, whose reverse iterations are independent but for sums.
     steady : frozenset of int
-        Writes, by order, that only add to such an element.
+        Writes, by order, that only add to an element that no other access in their loop touches.
     """
 
     buffers: frozenset[str] = frozenset()
@@ -67,6 +69,7 @@ class RestorePlan:
     taped: frozenset[str] = frozenset()
     revisits: bool = False
     sums: frozenset[int] = frozenset()
+    vector: frozenset[int] = frozenset()
     steady: frozenset[int] = frozenset()
 
 

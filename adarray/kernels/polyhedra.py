@@ -8,11 +8,11 @@ What cannot be decided cheaply counts as satisfiable. Equations of linear indice
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _MOST = 160  # constraints that are looked at
-Symbol = Hashable
+Symbol = tuple[str, object]  # a name, and which of several values of that name it is
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from adarray.compiler.ir.threads import (
     inside,
     is_collective,
     reads,
+    sums_of,
 )
 from adarray.kernels import build
 from adarray.kernels.c_head import HEAD, TAPE_ARRAYS
@@ -409,6 +410,13 @@ class ThreadCPrinter(ThreadPrinter):
         for _ in "xyz":
             self.depth -= 1
             self.line("}")
+
+    def statement(self, s: Stmt) -> None:
+        """Print one statement."""
+        if isinstance(s, For) and s.kind == "vector":
+            names = ", ".join(sums_of(s))
+            self.line("#pragma omp simd" + (f" reduction(+: {names})" if names else ""))
+        super().statement(s)
 
     def _send(self, s: WarpOp) -> None:
         """Print what a thread gives to others of its warp."""

@@ -28,6 +28,18 @@ class Apart:
         """Whether two accesses may touch the same element, in the same iteration of some loops."""
         return a.buffer == b.buffer
 
+    def collide(self, a: Read | Write, b: Read | Write) -> bool:
+        """Whether two accesses may touch the same element in different iterations of their loop."""
+        return a.buffer == b.buffer
+
+    def stride(self, a: Read | Write) -> int | None:  # noqa: ARG002
+        """Return how far apart are the elements of two iterations of a loop, if that is known."""
+        return None
+
+    def trips(self, loop: SsaLoop) -> int | None:  # noqa: ARG002
+        """Return how many iterations a loop has, if that is always the same and known."""
+        return None
+
     def follows(self, w: Write, r: Read | Write) -> bool:
         """Whether a write may touch what was read, or written, before it."""
         return w.buffer == r.buffer and (w.order > r.order or bool(set(w.loops) & set(r.loops)))

@@ -15,10 +15,12 @@ from adarray.kernels.activity import activity
 from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.reload import Apart
 from adarray.kernels.reverse import Reverse
-from adarray.kernels.ssa import Exchange, Place, Read, SsaLoop, SsaProgram, Wait, Write
+from adarray.kernels.ssa import Branch, Def, Exchange, Place, Read, SsaLoop, SsaProgram, Wait, Write
 
 _TRIPS = 32  # iterations that a loop is taken to have
 _ROUNDS = 8
+_SHORT = 8  # iterations that are no vector
+_NEAR = 4  # elements between those of two iterations that make a vector
 
 
 class _Planner:
@@ -107,8 +109,42 @@ class _Planner:
                 steady.add(n.order)
         return frozenset(sums), frozenset(steady)
 
+    def vector(self, plan: RestorePlan) -> frozenset[int]:
+        """Return the loops of `RestorePlan.vector`."""
+        loops = (n for n in self.program.nodes if isinstance(n, SsaLoop))
+        return frozenset(n.number for n in loops if self._independent(n, plan))
+
+    def _independent(self, loop: SsaLoop, plan: RestorePlan) -> bool:
+        inside = [n for n in self.program.nodes if loop in n.loops]
+        trips = self.apart.trips(loop)
+        if loop.var is None or (trips is not None and trips < _SHORT):
+            return False
+        if not all(isinstance(n, (Def, Read, Write, Branch)) for n in inside):
+            return False
+        accesses = [n for n in inside if isinstance(n, (Read, Write))]
+        if any(isinstance(n, Write) and n.combine is not None for n in accesses):
+            return False
+        # Vectors are gathered and scattered element by element.
+        strides = map(self.apart.stride, accesses)
+        if any(s is None or abs(s) > _NEAR for s in strides):
+            return False
+        for k, a in enumerate(accesses):
+            for b in accesses[k:]:
+                if self._both_change(a, b, plan) and self.apart.collide(a, b):
+                    return False
+        return True
+
+    def _both_change(self, a: Read | Write, b: Read | Write, plan: RestorePlan) -> bool:
+        """Whether the adjoints of two accesses touch one memory, and at least one changes it."""
+        if a.buffer != b.buffer:
+            return False
+        if a.order in plan.writes or b.order in plan.writes:
+            return True
+        steady = plan.sums | plan.steady
+        return a.buffer in self.active.memory and not {a.order, b.order} & steady
+
     def _alone(self, n: Read | Write) -> bool:
-        """Whether all iterations of a loop come to one element, which nothing else there touches.
+        """Whether all iterations of a loop come to one element, which nothing else there sets.
 
         A write may be one of a sum, whose own read of the element does not count.
         """
@@ -120,7 +156,10 @@ class _Planner:
             return False
         others = [a for a in self.program.accesses(n.buffer) if loop in a.loops and a is not n]
         twins = [a for a in others if isinstance(a, Read) and a.home is loop and a.index == n.index]
-        if isinstance(n, Write) and len(twins) > 1:
+        if isinstance(n, Read):
+            # Sums may be made in any order; only what sets derivatives must not come between.
+            others = [a for a in others if isinstance(a, Write)]
+        elif len(twins) > 1:
             return False
         return not any(a not in twins and self.apart.meet(a, n, len(loop.loops)) for a in others)
 
@@ -153,4 +192,5 @@ def plan(
         if needs is not None and planner.cost(needs) < cost:
             best, cost = needs, planner.cost(needs)
     sums, steady = planner.steady()
-    return replace(best.plan, sums=sums, steady=steady)
+    best_plan = replace(best.plan, sums=sums, steady=steady)
+    return replace(best_plan, vector=planner.vector(best_plan))

@@ -498,7 +498,8 @@ class Reverse:
             body.insert(0, Prologue(n))
             self._before(n, steady, out)
             self._count(n, start, stop)
-            out.append(for_(self.renamed(n.var), start, stop, body))
+            kind = "vector" if n.number in self.needs.plan.vector else "serial"
+            out.append(for_(self.renamed(n.var), start, stop, body, kind))
         self.reload.before(n)
         self._after(n, steady, out)
         for c in going:
@@ -539,6 +540,10 @@ class Reverse:
         self._before(n, steady, out)
         if n.number in self.checkpointed:
             self._segments(n, body, out)
+        elif n.number in self.needs.plan.vector and n.var is not None and not going:
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
+            self._count(n, start, stop)
+            out.append(for_(self.renamed(n.var), start, stop, body, "vector"))
         else:
             self._backwards(n, body, out)
         self.reload.before(n)

@@ -213,9 +213,46 @@ def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> I
     )  # fmt: skip
 
 
-def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt]) -> For:
-    """Return a loop whose body holds statements of threads, too."""
-    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)))
+def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt], kind: str = "serial") -> For:
+    """Return a loop whose body holds statements of threads, too.
+
+    Of a ``"vector"`` loop, iterations are independent but for sums: a variable from outside is
+    only added to.
+    """
+    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)), kind)
+
+
+def sums_of(loop: For) -> dict[str, str]:
+    """Return dtypes of the variables from outside that a loop adds to, by name.
+
+    Others that it assigns to have no dtype: "".
+    """
+    statements = list(all_statements(cast("tuple[Stmt, ...]", loop.body)))
+    own = {s.name for s in statements if isinstance(s, Let | Local | Pop)}
+    dtypes: dict[str, str] = {}
+    for s in statements:
+        if isinstance(s, Assign) and s.name not in own:
+            e = s.value
+            adds = isinstance(e, Apply) and e.name in ("add", "subtract")
+            first = e.args[0] if isinstance(e, Apply) and adds else None
+            rest = variables(e.args[1]) if isinstance(e, Apply) and adds else {s.name}
+            good = isinstance(first, Var) and first.name == s.name and s.name not in rest
+            dtypes[s.name] = e.dtype if good and dtypes.get(s.name, e.dtype) else ""
+    read = {
+        e.name
+        for s in statements
+        for e in reads(s)
+        if isinstance(e, Var) and not (isinstance(s, Assign) and s.name == e.name)
+    }
+    return {n: "" if n in read else d for n, d in dtypes.items()}
+
+
+def is_vector(loop: For) -> bool:
+    """Whether a loop holds nothing but what a vector loop may."""
+    fit = (Let, Local, Assign, Store, If, Comment)
+    statements = all_statements(cast("tuple[Stmt, ...]", loop.body))
+    whole = all(isinstance(s, fit) and getattr(s, "size", None) is None for s in statements)
+    return whole and all(sums_of(loop).values())
 
 
 def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
