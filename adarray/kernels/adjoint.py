@@ -41,7 +41,8 @@ from adarray.kernels.activity import Activity, activity, without_rule
 from adarray.kernels.forward import EVERY, ForwardPart
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs, RestorePlan
-from adarray.kernels.reverse import OldValue, Prologue, Reverse, Segment, shadow
+from adarray.kernels.reverse import Reverse, shadow
+from adarray.kernels.reverse_parts import OldValue, Prologue, Segment
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
 from adarray.kernels.ssa import (
@@ -152,9 +153,9 @@ class _Assembly:
 
     def _prologue(self, loop: SsaLoop) -> list[Stmt]:
         out: list[Stmt] = []
-        for name in reversed(self.needs.taped.get(loop.number, [])):
-            dtype, shown = dtype_of(self.program, name), self.reverse.renamed(name)
-            array = self.reverse.tape.of_value(loop, name)
+        for taped in reversed(self.needs.taped.get(loop.number, [])):
+            dtype, shown = dtype_of(self.program, taped), self.reverse.renamed(taped)
+            array = self.reverse.tape.of_value(loop, taped)
             out.append(self._from_tape(loop, array, shown, dtype))
         replay = self.needs.replays.get(loop.number)
         if replay is None:

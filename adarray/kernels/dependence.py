@@ -71,9 +71,9 @@ class _Side:
             return Linear((), self.integers[e.name])
         v = self.program.values.get(e.name)
         if isinstance(v, Def):
-            made = self.linear(v.value)
-            if made is not None:
-                return made
+            value = self.linear(v.value)
+            if value is not None:
+                return value
         if e.dtype not in _SIGNED:
             return None
         home = self.program.home(e.name) if v is not None else None
@@ -119,16 +119,17 @@ class _Side:
             for a in e.args:
                 self._condition(a, holds, out)
         elif e.name in _CONTRARY and e.args[0].dtype in _SIGNED:
-            a, b = self.linear(e.args[0]), self.linear(e.args[1])
-            if a is not None and b is not None:
+            first, second = self.linear(e.args[0]), self.linear(e.args[1])
+            if first is not None and second is not None:
                 name = e.name if holds else _CONTRARY[e.name]
-                less = b.plus(a, -1) if name.startswith("less") else a.plus(b, -1)
+                up = name.startswith("less")
+                less = second.plus(first, -1) if up else first.plus(second, -1)
                 strict = name in ("less", "greater")
                 out.positive.append(less.plus(Linear((), -1 if strict else 0)))
         elif e.name == "equal" and holds and e.args[0].dtype in _SIGNED:
-            a, b = self.linear(e.args[0]), self.linear(e.args[1])
-            if a is not None and b is not None:
-                out.zero.append(a.plus(b, -1))
+            first, second = self.linear(e.args[0]), self.linear(e.args[1])
+            if first is not None and second is not None:
+                out.zero.append(first.plus(second, -1))
 
 
 class KnownIndices(Apart):

@@ -211,8 +211,8 @@ class ForwardPart:
         if counts:
             body.append(Assign(count.name, build.add(count, build.index(1))))
         if self.arrays_of_tape is not None and self.arrays_of_tape.has(n):
-            count = build.subtract(self.expr(n.stop), self.expr(n.start))
-            out.append(self.arrays_of_tape.record(n, count))
+            room = build.subtract(self.expr(n.stop), self.expr(n.start))
+            out.append(self.arrays_of_tape.record(n, room))
         if n.var is not None:
             out.append(for_(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
         else:
@@ -232,11 +232,12 @@ class ForwardPart:
         if taped:
             arrays = self.arrays_of_tape
             for name in self.taped.get(n.number, ()):
-                value = Var(dtype_of(self.program, name), self.name(name))
+                taped_value = Var(dtype_of(self.program, name), self.name(name))
                 if arrays is not None and arrays.has(n):
-                    body.append(Store(arrays.of_value(n, name), self._number(n), value))
+                    array = arrays.of_value(n, name)
+                    body.append(Store(array, self._number(n), taped_value))
                 else:
-                    body.append(Push(value))
+                    body.append(Push(taped_value))
         moves = [(self.name(c.name), self.expr(c.next), c.dtype) for c in carried]
         return body + self._advance(moves)
 

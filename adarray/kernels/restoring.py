@@ -55,9 +55,12 @@ class _Planner:
 
     def cost(self, needs: Needs) -> int:
         """Return about how many values go to the tape."""
-        taped = sum(_TRIPS ** self.depths[k] * len(names) for k, names in needs.taped.items())
-        writes = (self.program.nodes[k] for k in needs.plan.writes)
-        return taped + sum(_TRIPS ** len(w.loops) for w in writes)
+        cost = 0
+        for k, names in needs.taped.items():
+            cost += len(names) * int(_TRIPS ** self.depths[k])
+        for k in needs.plan.writes:
+            cost += int(_TRIPS ** len(self.program.nodes[k].loops))
+        return cost
 
     def candidates(self, needs: Needs) -> frozenset[str]:
         """Return memories that are read onto the tape, and could be restored."""

@@ -18,8 +18,6 @@ from adarray.compiler.ir.loopir import (
     Assign,
     Const,
     Expr,
-    For,
-    If,
     Let,
     Load,
     Local,
@@ -41,6 +39,14 @@ from adarray.kernels.forward import EVERY
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.reload import Apart, Reload, Settled
+from adarray.kernels.reverse_parts import (
+    OldValue,
+    Prologue,
+    Segment,
+    SteadyElements,
+    assigned_by,
+    defined_by,
+)
 from adarray.kernels.ssa import (
     Branch,
     Def,
@@ -62,53 +68,6 @@ from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 def shadow(name: str) -> str:
     """Return the name of a value's derivative in the reverse sweep."""
     return f"{name}__b"
-
-
-class Prologue:
-    """Stands where values of an iteration come from the tape, or are computed again."""
-
-    def __init__(self, loop: SsaLoop) -> None:
-        self.loop = loop
-
-
-class OldValue:
-    """Stands where an element's old value comes from the tape, and is named."""
-
-    def __init__(self, write: Write, name: str) -> None:
-        self.write = write
-        self.name = name
-
-
-class Segment:
-    """Stands where iterations from a checkpoint on run again."""
-
-    def __init__(self, loop: SsaLoop, first: Expr, last: Expr) -> None:
-        self.loop = loop
-        self.first = first
-        self.last = last
-
-
-class SteadyElements:
-    """Elements of derivatives that stay the same in a loop, as variables by memory and index."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.values: dict[tuple[str, Expr], Var] = {}
-        self.totals: dict[tuple[str, Expr], Var] = {}
-
-    def value(self, memory: str, index: Expr, dtype: str) -> Var:
-        """Return an element's value."""
-        return self._of(self.values, memory, index, dtype, "is")
-
-    def total(self, memory: str, index: Expr, dtype: str) -> Var:
-        """Return the sum of what is added to an element."""
-        return self._of(self.totals, memory, index, dtype, "sum")
-
-    def _of(
-        self, known: dict[tuple[str, Expr], Var], memory: str, index: Expr, dtype: str, kind: str
-    ) -> Var:
-        name = f"{memory}_{kind}{self.number}_{len(known)}"
-        return known.setdefault((memory, index), Var(dtype, name))
 
 
 class Reverse:
@@ -275,7 +234,7 @@ class Reverse:
         """Return the statements of a block backwards; `ends` are what comes first."""
         own = set()
         for n in nodes:
-            own |= _defined(n)
+            own |= defined_by(n)
         declared: set[str] = set()
         out: list[Any] = []
         self._declare(ends, own, declared, out)
@@ -292,7 +251,7 @@ class Reverse:
 
     def _declare(self, chunk: list[Any], own: set[str], declared: set[str], out: list[Any]) -> None:
         """Add statements, after declarations of the derivatives that they are the first to set."""
-        targets = _assigned(chunk)
+        targets = assigned_by(chunk)
         for name in sorted(own - declared):
             if shadow(name) in targets:
                 declared.add(name)
@@ -345,8 +304,8 @@ class Reverse:
     def _into(self, buffer: str, place: Expr, value: Expr, out: list[Any]) -> None:
         """Add to the element of a shadow at an index of the kernel."""
         if self.at is not None and self.at.order in self.needs.plan.sums:
-            total = self.steady[-1].total(shadow(buffer), place, value.dtype)
-            out.append(Assign(total.name, build.add(total, value)))
+            sum_ = self.steady[-1].total(shadow(buffer), place, value.dtype)
+            out.append(Assign(sum_.name, build.add(sum_, value)))
             return
         total = self.totals.of(buffer, place, value.dtype)
         if total is not None:
@@ -622,27 +581,3 @@ class Reverse:
             for_(back, build.index(0), build.subtract(last, first), body),
         ]
         out.append(for_(part, build.index(0), parts, whole))
-
-
-def _defined(n: Node) -> set[str]:
-    """Return the values that a node defines in its block."""
-    if isinstance(n, (Def, Read, Exchange)):
-        return {n.name}
-    if isinstance(n, Write):
-        return {n.result} if n.result else set()
-    if isinstance(n, Branch):
-        return {p.name for p in n.phis}
-    return {c.out for c in n.carried} if isinstance(n, SsaLoop) else set()
-
-
-def _assigned(chunk: list[Any]) -> set[str]:
-    """Return the names that statements assign to."""
-    names: set[str] = set()
-    for s in chunk:
-        if isinstance(s, Assign):
-            names.add(s.name)
-        elif isinstance(s, For):
-            names |= _assigned(list(s.body))
-        elif isinstance(s, If):
-            names |= _assigned(list(s.body)) | _assigned(list(s.orelse))
-    return names
