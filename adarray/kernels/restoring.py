@@ -40,6 +40,10 @@ class _Planner:
         self.plain = plain
         self.apart = apart
         self.active = activity(program, set(inputs))
+        # Of the kernel as it is, to ask about its statements.
+        self.reverse = Reverse(
+            program, self.active, Needs(program, set(private)), plain, inputs, apart=apart
+        )
         self.depths = {n.number: len(n.loops) + 1 for n in program.nodes if isinstance(n, SsaLoop)}
 
     def needs(self, plan: RestorePlan, whole: bool = False) -> Needs:
@@ -108,7 +112,7 @@ class _Planner:
                 continue
             if isinstance(n, Read):
                 sums.add(n.order)
-            elif n.combine is None:
+            elif self.reverse.added(n) is not None:
                 steady.add(n.order)
         return frozenset(sums), frozenset(steady)
 

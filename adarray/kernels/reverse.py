@@ -359,7 +359,7 @@ class Reverse:
         self.reload.before(n)
 
     def _write(self, n: Write, out: list[Any]) -> None:
-        added = self._added(n)
+        added = self.added(n)
         index = self.read(n.index, out)
         b = shadow(n.buffer)
         dtype = n.value.dtype
@@ -388,7 +388,7 @@ class Reverse:
         alone = len(self.program.accesses(n.buffer)) == 1 and not n.loops
         return alone and n.buffer in self.buffers and n.buffer not in self.inputs
 
-    def _added(self, n: Write) -> Expr | None:
+    def added(self, n: Write) -> Expr | None:
         """Return what a write adds to the element as it was; None where it does something else.
 
         The derivative by the old value is that by the new one: it stays where it is.

@@ -269,6 +269,11 @@ __global__ void k(const REAL *x, REAL *y, long long n) {
     y[i] = f[0] * f[1] * f[2] * f[3];
   }
 }""", lambda n, rng: [rng.normal(size=n), np.zeros(n), n]),
+    "last_of_a_loop": Pattern("""
+__global__ void k(const REAL *x, REAL *y, long long n) {
+  for (long long i = 0; i < n; i++)
+    for (long long j = i + 1; j < 4 * n; j++) y[i] = sin(x[i+j]);
+}""", lambda n, rng: [rng.normal(size=6 * n), rng.normal(size=n), n]),
     "in_place_map": Pattern("""
 __global__ void k(REAL *x, const REAL *c, long long n, long long steps) {
   for (long long t = 0; t < steps; t++)
