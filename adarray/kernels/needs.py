@@ -128,7 +128,7 @@ class Needs:
 
     def read(self, e: Expr) -> None:
         """Note that the reverse half reads an expression."""
-        for name in variables(e):
+        for name in sorted(variables(e)):  # the order on the tape is part of the text
             self.require(name)
 
     def require(self, name: str) -> None:
