@@ -88,7 +88,7 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
         at = engine()
-        if self.alone(launch):
+        if self.restores(launch):
             return self.of_one_thread(launch, inputs, checkpoints)
         if at.language == "C" and at.threads == 1:
             plain = frozenset(self.buffers)  # one thread of the processor adds to all of them
@@ -111,9 +111,9 @@ class Execution:
         )
 
     @staticmethod
-    def alone(launch: Launch) -> bool:
-        """Whether a launch has one thread, which a processor runs."""
-        return launch.blocks * launch.threads == 1 and engine().language == "C"
+    def restores(launch: Launch) -> bool:
+        """Whether adjoints restore memory: in launches of one thread, which a processor runs."""
+        return launch.alone and engine().language == "C"
 
     def of_one_thread(
         self, launch: Launch, inputs: frozenset[str], checkpoints: bool = False

@@ -39,6 +39,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
     inside,
     is_collective,
+    is_vector,
     reads,
     sums_of,
 )
@@ -176,6 +177,12 @@ class ThreadCPrinter(ThreadPrinter):
         self.line("}")
         self.line(f"int64_t {self.name}_scratch(const int64_t *i) {{ return 0; }}")
         return "\n".join(self.lines) + "\n"
+
+    def vector(self, s: For) -> None:
+        """Print that iterations may run side by side, and their sums be added up in any order."""
+        if s.kind == "vector" and is_vector(s):
+            names = ", ".join(self.text.names.get(n, n) for n in sums_of(s))
+            self.line("#pragma omp simd" + (f" reduction(+:{names})" if names else ""))
 
     # -- memory of a block ---------------------------------------------------------------------
 
@@ -410,13 +417,6 @@ class ThreadCPrinter(ThreadPrinter):
         for _ in "xyz":
             self.depth -= 1
             self.line("}")
-
-    def statement(self, s: Stmt) -> None:
-        """Print one statement."""
-        if isinstance(s, For) and s.kind == "vector":
-            names = ", ".join(sums_of(s))
-            self.line("#pragma omp simd" + (f" reduction(+: {names})" if names else ""))
-        super().statement(s)
 
     def _send(self, s: WarpOp) -> None:
         """Print what a thread gives to others of its warp."""

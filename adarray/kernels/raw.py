@@ -270,7 +270,7 @@ class RawKernel:
         a launch of one thread, they are those of processors where processors run it.
         """
         adjoint, launch, values = self._adjoint(grid, block, args, by, shared_mem)
-        if self._execution.alone(launch):
+        if self._execution.restores(launch):
             adjoint = self._execution.of_one_thread(launch, self._inputs_of(by))
         numbers = sum(n not in self._execution.buffers for n in adjoint.shadows)
         run = self._execution.figures(launch, adjoint, values, numbers)

@@ -97,7 +97,8 @@ class _Substitution:
         if isinstance(s, (Record, Recall)):
             return [replace(s, count=self.expr(s.count))]
         if isinstance(s, For):
-            return [for_(s.var, self.expr(s.start), self.expr(s.stop), self.run(s.body), s.kind)]
+            start, stop = self.expr(s.start), self.expr(s.stop)
+            return [for_(s.var, start, stop, self.run(s.body), s.kind)]
         if isinstance(s, While):
             return [replace(s, body=self.run(s.body))]
         if isinstance(s, If):

@@ -216,8 +216,7 @@ def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> I
 def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt], kind: str = "serial") -> For:
     """Return a loop whose body holds statements of threads, too.
 
-    Of a ``"vector"`` loop, iterations are independent but for sums: a variable from outside is
-    only added to.
+    The order of additions to one variable is free in a loop of kind ``"vector"``.
     """
     return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)), kind)
 
@@ -248,7 +247,10 @@ def sums_of(loop: For) -> dict[str, str]:
 
 
 def is_vector(loop: For) -> bool:
-    """Whether a loop holds nothing but what a vector loop may."""
+    """Whether iterations of a ``"vector"`` loop may run side by side.
+
+    They are independent but for sums: a variable from outside is only added to.
+    """
     fit = (Let, Local, Assign, Store, If, Comment)
     statements = all_statements(cast("tuple[Stmt, ...]", loop.body))
     whole = all(isinstance(s, fit) and getattr(s, "size", None) is None for s in statements)

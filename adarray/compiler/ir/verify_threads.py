@@ -32,7 +32,6 @@ from adarray.compiler.ir.threads import (
     ThreadKernel,
     WarpOp,
     While,
-    is_vector,
 )
 from adarray.compiler.ir.verify_loops import VerifyError
 from adarray.compiler.scalars.dtypes import DTYPES
@@ -171,7 +170,6 @@ class _Verifier:
         elif isinstance(s, For):
             self.expr(s.start, s, "int64")
             self.expr(s.stop, s, "int64")
-            self.need(s.kind != "vector" or is_vector(s), s, "its iterations depend on each other")
             self.scopes.append({})
             self.declare(s.var, "int64", False, s)
             self.body(s.body)
