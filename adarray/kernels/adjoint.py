@@ -110,6 +110,8 @@ class AdjointKernel:
         The forward part alone, which counts what it puts on the tape.
     checkpoints : Checkpoints, optional
         Of loops that run again from there.
+    results : frozenset of str
+        Buffers that it gets as the kernel left them.
     """
 
     kernel: ThreadKernel
@@ -119,6 +121,7 @@ class AdjointKernel:
     recomputed: tuple[str, ...]
     counting: ThreadKernel
     checkpoints: Checkpoints | None = None
+    results: frozenset[str] = frozenset()
 
 
 class _Assembly:
@@ -214,6 +217,7 @@ def adjoint(
     plain: frozenset[str] = frozenset(),
     checkpoints: bool = False,
     plan: RestorePlan | None = None,
+    known: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel.
 
@@ -231,13 +235,15 @@ def adjoint(
         reverse sweep comes to them.
     plan : RestorePlan, optional
         What one thread restores; see `adarray.kernels.restoring`. Not together with checkpoints.
+    known : bool
+        Whether the results of the kernel are known: where a plan is final, nothing runs forward.
     """
     active = activity(program, set(inputs))
     missing = without_rule(program, active)
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
     if not checkpoints:
-        return _adjoint(program, inputs, active, private, plain, frozenset(), plan)
+        return _adjoint(program, inputs, active, private, plain, frozenset(), plan, known)
     first = Needs(program, set(private))
     Reverse(program, active, first, plain, inputs).block(program.body, [])
     return _adjoint(program, inputs, active, private, plain, _repeatable(program, first))
@@ -272,6 +278,7 @@ def _adjoint(
     plain: frozenset[str],
     checkpointed: frozenset[int],
     plan: RestorePlan | None = None,
+    known: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel, with checkpoints in some of its loops."""
     needs = Needs(program, set(private), plan)
@@ -291,6 +298,10 @@ def _adjoint(
     totals += reverse.totals.additions()
     assembly = _Assembly(program, needs, reverse)
     closed = assembly.closed(back)
+    results = frozenset(needs.memory) if known and needs.plan.final else frozenset[str]()
+    if results:
+        needs.memory.clear()
+        needs.forward.nodes.clear()  # neither loops nor writes
     forward = ForwardPart(
         program, needs.forward, assembly.hoisted(), lambda n: n, needs.taped,
         _forward_arrays(program, needs), checkpointed, needs.plan.writes,
@@ -303,7 +314,9 @@ def _adjoint(
     middle: list[Stmt] = [Barrier()] if waits and first else []
     body = [*_joined(first, middle, declared, closed), *totals]
     kernel = _finished(program, active, tuple(first), tuple(body), numbers, needs)
-    return replace(kernel, checkpoints=_checkpoints(program, needs, checkpointed))
+    results &= {b.name for b in kernel.kernel.buffers}
+    state = _checkpoints(program, needs, checkpointed)
+    return replace(kernel, checkpoints=state, results=results)
 
 
 def _joined(

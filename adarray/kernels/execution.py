@@ -116,9 +116,16 @@ class Execution:
         return launch.alone and engine().language == "C"
 
     def of_one_thread(
-        self, launch: Launch, inputs: frozenset[str], checkpoints: bool = False
+        self,
+        launch: Launch,
+        inputs: frozenset[str],
+        checkpoints: bool = False,
+        known: bool = False,
     ) -> AdjointKernel:
-        """Return the adjoint for a processor of a launch of one thread."""
+        """Return the adjoint for a processor of a launch of one thread.
+
+        With `known`, it may be one that gets results of the kernel.
+        """
         plain = frozenset((*self.buffers, *(s.name for s in self.kernel.shared)))
         if checkpoints:
             return self.of_facts(launch, inputs, plain, True)
@@ -130,8 +137,8 @@ class Execution:
             ),
         )
         return self._memoised(
-            ("adjoint", inputs, private, plain, False, plan),
-            lambda: adjoint(self.program, inputs, private, plain, plan=plan),
+            ("adjoint", inputs, private, plain, False, plan, known and plan.final),
+            lambda: adjoint(self.program, inputs, private, plain, plan=plan, known=known),
         )
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
@@ -279,11 +286,24 @@ class Execution:
         return args
 
     def gradients(
-        self, launch: Launch, values: Values, cotangents: Values, inputs: frozenset[str]
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        results: Values | None = None,
     ) -> dict[str, Any]:
-        """Return derivatives by some parameters, given those of a number by the results."""
+        """Return derivatives by some parameters, given those of a number by the results.
+
+        Where `results` are given, they need not be computed again.
+        """
         args = self.checked(values)
-        adjoint_kernel = self.adjoint(launch, inputs, args)
+        if results is not None and self.restores(launch):
+            adjoint_kernel = self.of_one_thread(launch, inputs, known=True)
+            if adjoint_kernel.results:
+                args |= self.checked({n: results[n] for n in adjoint_kernel.results})
+        else:
+            adjoint_kernel = self.adjoint(launch, inputs, args)
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])

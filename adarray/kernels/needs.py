@@ -8,6 +8,7 @@ comes back in the opposite order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from adarray.compiler.ir.loopir import Expr, Var
@@ -62,6 +63,8 @@ class RestorePlan:
         Loops, by number, whose reverse iterations are independent but for sums.
     steady : frozenset of int
         Writes, by order, that only add to an element that no other access in their loop touches.
+    final : bool
+        Whether all that the reverse sweep reads of written memory is what the kernel left there.
     """
 
     buffers: frozenset[str] = frozenset()
@@ -71,6 +74,7 @@ class RestorePlan:
     sums: frozenset[int] = frozenset()
     vector: frozenset[int] = frozenset()
     steady: frozenset[int] = frozenset()
+    final: bool = False
 
 
 class Needs:
@@ -360,6 +364,33 @@ class Needs:
                 self.make(name)
         if node.loops:
             self._run(node.loops[-1])
+
+    def final(self, writes_follow: Callable[[Write, Read | Write], bool]) -> bool:
+        """Whether the forward half does nothing but fill memory with what it holds at the end.
+
+        `writes_follow` says whether a write may touch what was read, or written, before it.
+        """
+        buffers = {b.name for b in self.program.kernel.buffers}
+        if self.plan.writes or any(self.taped.values()) or not self.memory <= buffers:
+            return False
+        again = self.reloaded | {n for p in self.replays.values() for n in p.names}
+        for name in self.memory:
+            for a in self.program.accesses(name):
+                read = a.name in again if isinstance(a, Read) else a.order in self.revisited
+                if read and any(writes_follow(w, a) for w in self.program.writes(name)):
+                    return False
+        return bool(self.memory) and all(map(self._plain, self.required.get(None, ())))
+
+    def _plain(self, name: str) -> bool:
+        """Whether a value outside of loops takes no memory that is written, and no loop."""
+        if name not in self.program.values:
+            return True
+        v = self.program.values[name]
+        if isinstance(v, Read) and self.program.writes(v.buffer):
+            return False
+        if not isinstance(v, (Def, Read, Phi)):
+            return False
+        return all(map(self._plain, _direct(v, name)))
 
     def _fill(self, buffer: str, reader: Read | Write) -> None:
         """Have the forward half write what a read may see."""

@@ -199,5 +199,5 @@ def plan(
         if needs is not None and planner.cost(needs) < cost:
             best, cost = needs, planner.cost(needs)
     sums, steady = planner.steady()
-    best_plan = replace(best.plan, sums=sums, steady=steady)
-    return replace(best_plan, vector=planner.vector(best_plan))
+    chosen = replace(best.plan, sums=sums, steady=steady, final=best.final(apart.follows))
+    return replace(chosen, vector=planner.vector(chosen))
