@@ -20,6 +20,10 @@ class _Writer:
         """Return an index that is in range for loops of up to four iterations."""
         if self.rng.random() < 0.08:
             return f"p[{self.rng.choice([*self.loops, '1'])}]"
+        if self.loops and self.rng.random() < 0.4:
+            row, column = self.rng.choice(self.loops), self.rng.choice(self.loops)
+            first, last = self.rng.randint(0, 3), self.rng.randint(0, 3)
+            return f"({row} + {first}) * n + {column} + {last}"
         terms = [str(self.rng.randint(8, 12))]
         for v in self.loops:
             c = self.rng.choice((-1, 0, 0, 1, 1, 2, 4))
