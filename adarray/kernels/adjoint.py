@@ -38,6 +38,7 @@ from adarray.compiler.ir.threads import (
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
+from adarray.kernels.at_once import set_at_once
 from adarray.kernels.forward import EVERY, ForwardPart
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs, RestorePlan
@@ -374,7 +375,9 @@ def _finished(
 ) -> AdjointKernel:
     k = program.kernel
     whole = merged(simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body)
-    whole = _settled(Sinking().block(whole))
+    whole = Sinking().block(whole)
+    if needs.arrays:
+        whole = _settled(set_at_once(whole))
     names = used(whole)
     params = {b.name: b for b in k.buffers}
     copies = frozenset(n for n in params if n in needs.memory)

@@ -50,6 +50,8 @@ class Execution:
         self.buffers = tuple(b.name for b in kernel.buffers)
         written = {n.buffer for n in self.program.nodes if isinstance(n, ssa.Write)}
         self.outputs = tuple(n for n in self.buffers if n in written)
+        waits = (ssa.Exchange, ssa.Wait)
+        self._waits = any(isinstance(n, waits) for n in self.program.nodes)
         self._lock = threading.Lock()
         self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
@@ -110,10 +112,9 @@ class Execution:
             lambda: adjoint(self.program, inputs, private, plain, checkpoints),
         )
 
-    @staticmethod
-    def restores(launch: Launch) -> bool:
+    def restores(self, launch: Launch) -> bool:
         """Whether adjoints restore memory: in launches of one thread, which a processor runs."""
-        return launch.alone and engine().language == "C"
+        return launch.alone and not self._waits and engine().language == "C"
 
     def of_one_thread(
         self,

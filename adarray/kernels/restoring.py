@@ -15,7 +15,7 @@ from adarray.kernels.activity import activity
 from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.reload import Apart
 from adarray.kernels.reverse import Reverse
-from adarray.kernels.ssa import Branch, Def, Exchange, Place, Read, SsaLoop, SsaProgram, Wait, Write
+from adarray.kernels.ssa import Branch, Def, Place, Read, SsaLoop, SsaProgram, Write
 
 _TRIPS = 32  # iterations that a loop is taken to have
 _ROUNDS = 8
@@ -180,13 +180,13 @@ def plan(
 ) -> RestorePlan:
     """Return what of a kernel of one thread is best restored; parameters are those of `adjoint`.
 
+    The kernel has no barriers and exchanges.
+
     Parameters
     ----------
     apart : Apart
         Which accesses may touch the same element.
     """
-    if any(isinstance(n, (Exchange, Wait)) for n in program.nodes):
-        return RestorePlan()
     planner = _Planner(program, inputs, private, plain, apart)
     best = planner.needs(RestorePlan())
     cost = planner.cost(best)

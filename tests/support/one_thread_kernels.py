@@ -274,6 +274,16 @@ __global__ void k(const REAL *x, REAL *y, long long n) {
   for (long long i = 0; i < n; i++)
     for (long long j = i + 1; j < 4 * n; j++) y[i] = sin(x[i+j]);
 }""", lambda n, rng: [rng.normal(size=6 * n), rng.normal(size=n), n]),
+    "barrier": Pattern("""
+__global__ void k(REAL *x, REAL *y, long long n) {
+  __shared__ REAL t[1];
+  for (long long i = 0; i < n; i++) {
+    t[0] = x[i] * x[i];
+    __syncthreads();
+    for (long long j = 0; j < n; j++) y[j] = sin(y[j]) * t[0];
+    __syncthreads();
+  }
+}""", lambda n, rng: [rng.normal(size=n), rng.normal(size=n), n]),
     "in_place_map": Pattern("""
 __global__ void k(REAL *x, const REAL *c, long long n, long long steps) {
   for (long long t = 0; t < steps; t++)
