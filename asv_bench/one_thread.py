@@ -98,7 +98,7 @@ class Loop:
         args: list[Any] = []
         arrays = []
         for word in self.signature.split():
-            x = gradients[word[:-2]] if word.endswith("_b") else self.values[word]
+            x: Any = gradients[word[:-2]] if word.endswith("_b") else self.values[word]
             if word in self.integers:
                 args.append(ctypes.c_int64(x))
             elif not np.ndim(x):
