@@ -13,6 +13,8 @@ from adarray.compiler.ir.loopir import (
     Apply,
     For,
     If,
+    Let,
+    Load,
     Local,
     Param,
     Store,
@@ -24,22 +26,26 @@ from adarray.compiler.ir.threads import (
     Comment,
     Pop,
     Push,
+    Record,
     Shared,
     Stmt,
     ThreadKernel,
     all_statements,
     for_,
     if_,
+    is_vector,
     used,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, activity, without_rule
-from adarray.kernels.forward import EVERY, ForwardPart, dtype_of
+from adarray.kernels.at_once import set_at_once
+from adarray.kernels.forward import EVERY, ForwardPart
 from adarray.kernels.functions import NAMED
-from adarray.kernels.needs import Needs
+from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.ownership import Ownership
-from adarray.kernels.reverse import Prologue, Reverse, Segment, shadow
+from adarray.kernels.reverse import Reverse, shadow
+from adarray.kernels.reverse_parts import OldValue, Prologue, Segment
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
 from adarray.kernels.ssa import (
@@ -52,7 +58,9 @@ from adarray.kernels.ssa import (
     SsaProgram,
     Wait,
     Write,
+    dtype_of,
 )
+from adarray.kernels.tape_arrays import TapeArrays, back
 from adarray.kernels.warp_adjoints import thread_numbers
 
 
@@ -105,6 +113,8 @@ class AdjointKernel:
         The forward part alone, which counts what it puts on the tape.
     checkpoints : Checkpoints, optional
         Of loops that run again from there.
+    results : frozenset of str
+        Buffers that it gets as the kernel left them.
     """
 
     kernel: ThreadKernel
@@ -114,6 +124,7 @@ class AdjointKernel:
     recomputed: tuple[str, ...]
     counting: ThreadKernel
     checkpoints: Checkpoints | None = None
+    results: frozenset[str] = frozenset()
 
 
 class _Assembly:
@@ -132,8 +143,13 @@ class _Assembly:
                 out += self._prologue(s.loop)
             elif isinstance(s, Segment):
                 out += self._segment(s)
+            elif isinstance(s, OldValue):
+                out.append(self._old(s))
             elif isinstance(s, For):
-                out.append(for_(s.var, s.start, s.stop, tuple(self.closed(list(s.body)))))
+                loop = next((t.loop for t in s.body if isinstance(t, Prologue)), None)
+                if loop is not None and self.reverse.tape.has(loop):
+                    out.append(self.reverse.tape.recall(loop, self.reverse.counted[loop.number][1]))
+                out.append(for_(s.var, s.start, s.stop, self.closed(list(s.body)), s.kind))
             elif isinstance(s, If):
                 then, orelse = self.closed(list(s.body)), self.closed(list(s.orelse))
                 out.append(if_(s.condition, tuple(then), tuple(orelse)))
@@ -142,10 +158,11 @@ class _Assembly:
         return out
 
     def _prologue(self, loop: SsaLoop) -> list[Stmt]:
-        out: list[Stmt] = [
-            Pop(self.reverse.renamed(name), dtype_of(self.program, name))
-            for name in reversed(self.needs.taped.get(loop.number, []))
-        ]
+        out: list[Stmt] = []
+        for taped in reversed(self.needs.taped.get(loop.number, [])):
+            dtype, shown = dtype_of(self.program, taped), self.reverse.renamed(taped)
+            array = self.reverse.tape.of_value(loop, taped)
+            out.append(self._from_tape(loop, array, shown, dtype))
         replay = self.needs.replays.get(loop.number)
         if replay is None:
             return out
@@ -164,6 +181,16 @@ class _Assembly:
             barrier = Barrier(warp=not whole)
             replayed = [barrier, *replayed, barrier]
         return out + replayed
+
+    def _old(self, s: OldValue) -> Stmt:
+        n = s.write
+        return self._from_tape(n.home, self.reverse.tape.of_write(n), s.name, n.value.dtype)
+
+    def _from_tape(self, loop: SsaLoop | None, array: str, name: str, dtype: str) -> Stmt:
+        """Return the statement that names what an iteration has put on the tape."""
+        if loop is None or not self.reverse.tape.has(loop):
+            return Pop(name, dtype)
+        return Let(name, Load(dtype, back(array), self.reverse.counted[loop.number][0]))
 
     def _segment(self, s: Segment) -> list[Stmt]:
         def name(n: str) -> str:
@@ -192,6 +219,8 @@ def adjoint(
     private: frozenset[tuple[str, int]] = frozenset(),
     owners: Ownership = Ownership(),  # noqa: B008  (immutable)
     checkpoints: bool = False,
+    plan: RestorePlan | None = None,
+    known: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel.
 
@@ -207,13 +236,17 @@ def adjoint(
     checkpoints : bool
         Whether loops that can run again put checkpoints on the tape, and nothing else, until the
         reverse sweep comes to them.
+    plan : RestorePlan, optional
+        What one thread restores; see `adarray.kernels.restoring`. Not together with checkpoints.
+    known : bool
+        Whether the results of the kernel are known: where a plan is final, nothing runs forward.
     """
     active = activity(program, set(inputs))
     missing = without_rule(program, active)
     if missing is not None:
         raise KernelError(f"the derivative of {missing} is not known")
     if not checkpoints:
-        return _adjoint(program, inputs, active, private, owners, frozenset())
+        return _adjoint(program, inputs, active, private, owners, frozenset(), plan, known)
     first = Needs(program, set(private))
     Reverse(program, active, first, owners, inputs).block(program.body, [])
     return _adjoint(program, inputs, active, private, owners, _repeatable(program, first))
@@ -247,11 +280,14 @@ def _adjoint(
     private: frozenset[tuple[str, int]],
     owners: Ownership,
     checkpointed: frozenset[int],
+    plan: RestorePlan | None = None,
+    known: bool = False,
 ) -> AdjointKernel:
     """Return the adjoint of a kernel, with checkpoints in some of its loops."""
-    needs = Needs(program, set(private))
+    needs = Needs(program, set(private), plan)
     reverse = Reverse(program, active, needs, owners, inputs, checkpointed)
     back = reverse.block(program.body, [])
+    needs.restore()
     scalars = dict(program.kernel.scalars)
     numbers = [n for n in scalars if n in reverse.live and n in inputs]
     declared: list[Stmt] = [
@@ -265,9 +301,14 @@ def _adjoint(
     totals += reverse.totals.additions()
     assembly = _Assembly(program, needs, reverse)
     closed = assembly.closed(back)
+    results = frozenset(needs.memory) if known and needs.plan.final else frozenset[str]()
+    if results:
+        needs.memory.clear()
+        needs.forward.nodes.clear()  # neither loops nor writes
     forward = ForwardPart(
         program, needs.forward, assembly.hoisted(), lambda n: n, needs.taped,
-        _forward_arrays(program, needs), checkpointed,
+        _forward_arrays(program, needs), checkpointed, needs.plan.writes,
+        TapeArrays(program, needs),
     )  # fmt: skip
     first = forward.statements(program.body)
     if any(isinstance(n, Exchange) for n in program.nodes):
@@ -277,7 +318,9 @@ def _adjoint(
     middle: list[Stmt] = [Barrier()] if waits and first and not waited else []
     body = [*_joined(first, middle, declared, closed), *totals]
     kernel = _finished(program, active, tuple(first), tuple(body), numbers, needs)
-    return replace(kernel, checkpoints=_checkpoints(program, needs, checkpointed))
+    results &= {b.name for b in kernel.kernel.buffers}
+    state = _checkpoints(program, needs, checkpointed)
+    return replace(kernel, checkpoints=state, results=results)
 
 
 def _joined(
@@ -316,6 +359,20 @@ def _changed(body: tuple[Stmt, ...]) -> set[str]:
     return {s.buffer for s in all_statements(body) if isinstance(s, (Store, Atomic))}
 
 
+def _settled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements whose vector loops hold nothing that vectors do not."""
+    out: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            kind = s.kind if is_vector(s) else "serial"
+            out.append(for_(s.var, s.start, s.stop, _settled(s.body), kind))
+        elif isinstance(s, If):
+            out.append(if_(s.condition, _settled(s.body), _settled(s.orelse)))
+        else:
+            out.append(s)
+    return tuple(out)
+
+
 def _finished(
     program: SsaProgram,
     active: Activity,
@@ -327,6 +384,8 @@ def _finished(
     k = program.kernel
     whole = merged(simplified(ThreadKernel(f"{k.name}_adjoint", (), (), (), (), body)).body)
     whole = Sinking().block(whole)
+    if needs.arrays:
+        whole = _settled(set_at_once(whole))
     names = used(whole)
     params = {b.name: b for b in k.buffers}
     copies = frozenset(n for n in params if n in needs.memory)
@@ -355,6 +414,7 @@ def _finished(
         f"{k.name}_adjoint", tuple(buffers), scalars, tuple(order), tuple(shared), whole, tables
     )
     taped = sum(isinstance(s, Push) for s in all_statements(whole))
+    taped += sum(len(s.arrays) for s in all_statements(whole) if isinstance(s, Record))
     counted = simplified(ThreadKernel(k.name, (), (), (), (), first)).body
     inner = used(counted)
     counting = ThreadKernel(

@@ -99,3 +99,36 @@ KERNEL_MATCH(float64, double)
 KERNEL_WARP(ballot, bool, uint32_t, uint32_t, 0, x | (uint32_t)(v != 0) << i)
 #endif
 """
+
+# For kernels of one thread, whose loops have arrays on the tape.
+TAPE_ARRAYS = r"""
+#ifndef KERNEL_TAPE_ARRAYS
+#define KERNEL_TAPE_ARRAYS
+/* Arrays on the tape, of as many words; 0 without room. */
+static inline int64_t adarray_more(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t adarray_words(int64_t n, int64_t size) { return (n * size + 7) / 8; }
+static __attribute__((noinline)) double *adarray_take(
+    adarray_tape *t, int64_t words, adarray_call *call) {
+    if (!t->data || t->top + words > t->room) {
+        const int64_t least = adarray_more(t->top + words, 64);
+        const int64_t room = adarray_more(least, 2 * t->room);
+        const int64_t used = __atomic_add_fetch(&call->used, 8 * (room - t->room),
+                                                __ATOMIC_RELAXED);
+        double *const data = used > call->limit ? 0 : realloc(t->data, 8 * room);
+        if (!data) {
+            call->status = 1;
+            return 0;
+        }
+        t->data = data;
+        t->room = room;
+    }
+    double *const at = t->data + t->top;
+    t->top += words;
+    return at;
+}
+static inline double *adarray_back(adarray_tape *t, int64_t words) {
+    if (t->top < words || !t->data) return 0;
+    return t->data + (t->top -= words);
+}
+#endif
+"""

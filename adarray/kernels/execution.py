@@ -14,8 +14,9 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import checking, facts, figures, ownership, ssa
+from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
+from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import TapeError, compiled, engine, zeros
@@ -49,6 +50,8 @@ class Execution:
         self.buffers = tuple(b.name for b in kernel.buffers)
         written = {n.buffer for n in self.program.nodes if isinstance(n, ssa.Write)}
         self.outputs = tuple(n for n in self.buffers if n in written)
+        waits = (ssa.Exchange, ssa.Wait)
+        self._waits = any(isinstance(n, waits) for n in self.program.nodes)
         self._lock = threading.Lock()
         self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
@@ -87,6 +90,8 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         owners = ownership.Ownership()
         at = engine()
+        if self.restores(launch):
+            return self.of_one_thread(launch, inputs, checkpoints)
         if at.language == "C" and at.threads == 1:
             # One thread of the processor adds to all of them.
             once = self._fact(
@@ -110,6 +115,38 @@ class Execution:
         return self._memoised(
             ("adjoint", inputs, private, owners, checkpoints),
             lambda: adjoint(self.program, inputs, private, owners, checkpoints),
+        )
+
+    def restores(self, launch: Launch) -> bool:
+        """Whether adjoints restore memory: in launches of one thread, which a processor runs."""
+        return launch.alone and not self._waits and engine().language == "C"
+
+    def of_one_thread(
+        self,
+        launch: Launch,
+        inputs: frozenset[str],
+        checkpoints: bool = False,
+        known: bool = False,
+    ) -> AdjointKernel:
+        """Return the adjoint for a processor of a launch of one thread.
+
+        With `known`, it may be one that gets results of the kernel.
+        """
+        owners = ownership.Ownership(
+            frozenset((*self.buffers, *(s.name for s in self.kernel.shared)))
+        )
+        if checkpoints:
+            return self.of_facts(launch, inputs, owners, True)
+        private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
+        plan = self._fact(
+            ("restored", launch, inputs),
+            lambda: restoring.plan(
+                self.program, inputs, private, owners, KnownIndices(self.program, launch)
+            ),
+        )
+        return self._memoised(
+            ("adjoint", inputs, private, owners, False, plan, known and plan.final),
+            lambda: adjoint(self.program, inputs, private, owners, plan=plan, known=known),
         )
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
@@ -261,11 +298,24 @@ class Execution:
         return args
 
     def gradients(
-        self, launch: Launch, values: Values, cotangents: Values, inputs: frozenset[str]
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        results: Values | None = None,
     ) -> dict[str, Any]:
-        """Return derivatives by some parameters, given those of a number by the results."""
+        """Return derivatives by some parameters, given those of a number by the results.
+
+        Where `results` are given, they need not be computed again.
+        """
         args = self.checked(values)
-        adjoint_kernel = self.adjoint(launch, inputs, args)
+        if results is not None and self.restores(launch):
+            adjoint_kernel = self.of_one_thread(launch, inputs, known=True)
+            if adjoint_kernel.results:
+                args |= self.checked({n: results[n] for n in adjoint_kernel.results})
+        else:
+            adjoint_kernel = self.adjoint(launch, inputs, args)
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])

@@ -10,6 +10,7 @@ from adarray.compiler.ir.loopir import Assign, Expr, For, If, Local, Param, Var
 from adarray.compiler.ir.threads import (
     Atomic,
     Push,
+    Record,
     Stmt,
     ThreadKernel,
     While,
@@ -70,6 +71,10 @@ class _Counter:
                 s = While(s.condition, tuple(self.block(s.body)), s.line, s.any_thread)
             if self.tape or not isinstance(s, Push):
                 out.append(s)
+            if isinstance(s, Record):
+                room = build.call("maximum", "int64", s.count, build.index(0))
+                added = build.multiply(build.index(len(s.arrays)), room)
+                out.append(Assign(_TAPED, build.add(Var("int64", _TAPED), added)))
             if counter is not None:
                 count = Var("int64", counter)
                 out.append(Assign(counter, build.add(count, build.index(1))))

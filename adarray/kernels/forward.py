@@ -33,7 +33,9 @@ from adarray.kernels.ssa import (
     SsaProgram,
     Wait,
     Write,
+    dtype_of,
 )
+from adarray.kernels.tape_arrays import TapeArrays
 
 # Iterations between two checkpoints: an argument of adjoints that have them.
 EVERY = Var("int64", "checkpoint__every")
@@ -57,6 +59,10 @@ class ForwardPart:
     checkpointed : frozenset of int, optional
         Loops by number of which only what iterations begin with goes to the tape, of every
         `EVERY`-th one.
+    restored : frozenset of int, optional
+        Writes, by order, before which the old value goes to the tape.
+    arrays_of_tape : TapeArrays, optional
+        Of loops that put their values there.
     """
 
     def __init__(
@@ -68,7 +74,11 @@ class ForwardPart:
         taped: dict[int, list[str]],
         arrays: set[str],
         checkpointed: frozenset[int] = frozenset(),
+        restored: frozenset[int] = frozenset(),
+        arrays_of_tape: TapeArrays | None = None,
     ) -> None:
+        self.restored = restored
+        self.arrays_of_tape = arrays_of_tape
         self.program = program
         self.part = part
         self.hoisted = hoisted
@@ -141,6 +151,8 @@ class ForwardPart:
 
     def _write(self, n: Write, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         index, value = self.expr(n.index), self.expr(n.value)
+        if n.order in self.restored:
+            out.append(self._saved(n, Load(value.dtype, n.buffer, index)))
         if n.combine is None:
             out.append(Store(n.buffer, index, value))
             return
@@ -152,6 +164,17 @@ class ForwardPart:
             out.append(Assign(self.name(result), Var(value.dtype, f"{shown}__here")))
         else:
             out.append(Atomic(n.buffer, index, n.combine, value, shown))
+
+    def _saved(self, n: Write, old: Expr) -> Stmt:
+        arrays = self.arrays_of_tape
+        if arrays is None or n.home is None or not arrays.has(n.home):
+            return Push(old)
+        return Store(arrays.of_write(n), self._number(n.home), old)
+
+    def _number(self, n: SsaLoop) -> Expr:
+        """Return the number of an iteration of a loop that counts."""
+        assert n.var is not None
+        return build.subtract(Var("int64", self.name(n.var)), self.expr(n.start))
 
     def _branch(self, n: Branch, out: list[Stmt], base: list[Stmt], depth: int) -> None:
         body: list[Stmt] = []
@@ -187,6 +210,9 @@ class ForwardPart:
             body.insert(0, if_(due, tuple(state)))
         if counts:
             body.append(Assign(count.name, build.add(count, build.index(1))))
+        if self.arrays_of_tape is not None and self.arrays_of_tape.has(n):
+            room = build.subtract(self.expr(n.stop), self.expr(n.start))
+            out.append(self.arrays_of_tape.record(n, room))
         if n.var is not None:
             out.append(for_(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
         else:
@@ -204,8 +230,14 @@ class ForwardPart:
         """Return the statements of an iteration, and those that pass on carried values."""
         body = self.statements(n.body)
         if taped:
+            arrays = self.arrays_of_tape
             for name in self.taped.get(n.number, ()):
-                body.append(Push(Var(dtype_of(self.program, name), self.name(name))))
+                taped_value = Var(dtype_of(self.program, name), self.name(name))
+                if arrays is not None and arrays.has(n):
+                    array = arrays.of_value(n, name)
+                    body.append(Store(array, self._number(n), taped_value))
+                else:
+                    body.append(Push(taped_value))
         moves = [(self.name(c.name), self.expr(c.next), c.dtype) for c in carried]
         return body + self._advance(moves)
 
@@ -243,11 +275,3 @@ def _dtype(e: Expr, name: str) -> str:
     from adarray.compiler.ir.loopir import walk
 
     return next(x.dtype for x in walk(e) if isinstance(x, Var) and x.name == name)
-
-
-def dtype_of(program: SsaProgram, name: str) -> str:
-    """Return the dtype of a value."""
-    v = program.values[name]
-    if isinstance(v, (Def, Write)):
-        return v.value.dtype
-    return "int64" if isinstance(v, SsaLoop) else v.dtype

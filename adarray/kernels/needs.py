@@ -8,9 +8,10 @@ comes back in the opposite order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from adarray.compiler.ir.loopir import Expr
+from adarray.compiler.ir.loopir import Expr, Var
 from adarray.compiler.ir.threads import operands, variables
 from adarray.kernels.ssa import (
     Carried,
@@ -40,6 +41,42 @@ class Slice:
         return id(node) in self.nodes
 
 
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """What of a kernel of one thread is restored in the reverse sweep.
+
+    Attributes
+    ----------
+    buffers : frozenset of str
+        Memories that are in the reverse sweep what they were in the forward sweep.
+    writes : frozenset of int
+        Writes of these, by order, that put the old value on the tape.
+    taped : frozenset of str
+        Values that go to the tape although they follow from such memory: they are read where
+        it holds something else.
+    revisits : bool
+        Whether results of functions are read where they have been written to.
+    sums : frozenset of int
+        Reads, by order, of an element that their loop does not write: what iterations add to the
+        derivative is added up in a variable.
+    vector : frozenset of int
+        Loops, by number, whose reverse iterations are independent but for sums.
+    steady : frozenset of int
+        Writes, by order, that only add to an element that no other access in their loop touches.
+    final : bool
+        Whether all that the reverse sweep reads of written memory is what the kernel left there.
+    """
+
+    buffers: frozenset[str] = frozenset()
+    writes: frozenset[int] = frozenset()
+    taped: frozenset[str] = frozenset()
+    revisits: bool = False
+    sums: frozenset[int] = frozenset()
+    vector: frozenset[int] = frozenset()
+    steady: frozenset[int] = frozenset()
+    final: bool = False
+
+
 class Needs:
     """Collects what is read in the reverse sweep.
 
@@ -49,10 +86,38 @@ class Needs:
     private : set of (str, int)
         Memories, each with the number of a loop, of which an iteration reads nothing but what
         it wrote: they are filled again in the reverse sweep.
+    plan : RestorePlan, optional
+
+    Attributes
+    ----------
+    reloaded : set of str
+        Reads of restored memory that the reverse half carries out again.
+    revisited : set of int
+        Writes, by order, that left what it reads.
+    forced : set of str
+        Values that a plan must put on the tape, and this one does not.
     """
 
-    def __init__(self, program: SsaProgram, private: set[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        program: SsaProgram,
+        private: set[tuple[str, int]],
+        plan: RestorePlan | None = None,
+    ) -> None:
         self.program = program
+        self.plan = plan or RestorePlan()
+        self.arrays = plan is not None  # on the tape, as only one thread has them
+        self.reloaded: set[str] = set()
+        self.revisited: set[int] = set()
+        self.forced: set[str] = set()
+        self._late: dict[str, bool] = {}
+        # Writes that leave a value in memory as it is, by its name.
+        self.stored: dict[str, list[Write]] = {}
+        for n in program.nodes:
+            if isinstance(n, Write) and n.combine is None and isinstance(n.value, Var):
+                v = program.values.get(n.value.name)
+                if isinstance(v, Def) and v.block == n.block:
+                    self.stored.setdefault(v.name, []).append(n)
         self.private = private
         self.forward = Slice()
         self.replays: dict[int, Slice] = {}
@@ -67,7 +132,7 @@ class Needs:
 
     def read(self, e: Expr) -> None:
         """Note that the reverse half reads an expression."""
-        for name in variables(e):
+        for name in sorted(variables(e)):  # the order on the tape is part of the text
             self.require(name)
 
     def require(self, name: str) -> None:
@@ -89,6 +154,12 @@ class Needs:
         v = self.program.values[name]
         if v is home:
             return  # its variable
+        late = self.late(name)
+        if late:
+            self.forced.add(name)
+        if late or name in self.plan.taped:
+            self._tape(name, home)
+            return
         replay = self.replays.setdefault(home.number, Slice())
         if isinstance(v, Def):
             replay.names.add(name)
@@ -106,9 +177,77 @@ class Needs:
             for e in (v.branch.condition, v.then, v.orelse):
                 self.read(e)
         else:
-            self.taped.setdefault(home.number, []).append(name)
-            self.make(name)
-            self._run(home)
+            self._tape(name, home)
+
+    def _tape(self, name: str, home: SsaLoop) -> None:
+        self.taped.setdefault(home.number, []).append(name)
+        self.make(name)
+        self._run(home)
+
+    # -- restored memory -----------------------------------------------------------------------
+
+    def late(self, name: str) -> bool:
+        """Whether a value follows from memory that its iteration overwrites.
+
+        In the reverse iteration it is at hand only where what came later has been restored.
+        """
+        if name not in self._late:
+            self._late[name] = False
+            self._late[name] = self._follows(name)
+        return self._late[name]
+
+    def _follows(self, name: str) -> bool:
+        if not self.plan.buffers or name in self.plan.taped or name not in self.program.values:
+            return False
+        home = self.program.home(name)
+        v = self.program.values[name]
+        if home is None or not isinstance(v, (Def, Read, Phi)):
+            return False
+        if isinstance(v, Read):
+            if any((v.buffer, x.number) in self.private for x in v.loops):
+                return False
+            if v.buffer not in self.plan.buffers and self._changes(v):
+                return False
+            if v.buffer in self.plan.buffers and self._overwrites(home, v.buffer):
+                return True
+        if any(map(self.late, _direct(v, name))):
+            return True
+        written = (w.buffer in self.plan.buffers for w in self.stored.get(name, ()))
+        return self.plan.revisits and any(written) and self._takes_more(name)
+
+    def _takes_more(self, name: str) -> bool:
+        """Whether a value takes something that is not simply there in the reverse sweep."""
+        if name not in self.program.values or self.program.home(name) is None:
+            return False
+        v = self.program.values[name]
+        if isinstance(v, (SsaLoop, Phi)):
+            return False
+        if isinstance(v, Def):
+            return any(map(self._takes_more, _direct(v, name)))
+        return not isinstance(v, Read) or self._changes(v)
+
+    def _overwrites(self, loop: SsaLoop, buffer: str) -> bool:
+        """Whether iterations of a loop put what a memory held on the tape."""
+        return any(
+            w.order in self.plan.writes and loop in w.loops for w in self.program.writes(buffer)
+        )
+
+    def reload(self, v: Read) -> None:
+        """Have a read of memory carried out again where it is what it was."""
+        self.reloaded.add(v.name)
+        self._fill(v.buffer, v)
+
+    def revisit(self, w: Write) -> None:
+        """Have a value read from where a write left it."""
+        self.revisited.add(w.order)
+        self._do(w)
+
+    def restore(self) -> None:
+        """Have the forward half carry out all writes that put something on the tape."""
+        for n in self.program.nodes:
+            if n.order in self.plan.writes:
+                assert isinstance(n, Write)
+                self._do(n)
 
     def _guards(self, node: Item) -> None:
         for b in node.branches:
@@ -121,14 +260,22 @@ class Needs:
                 if loop is not home:
                     self._refill(v.buffer, loop)
                 return True
-        for w in self.program.writes(v.buffer):
-            if w.order > v.order or set(w.loops) & set(v.loops):
-                return False
+        if v.buffer in self.plan.buffers:
+            self.reload(v)
+            return True
+        if self._changes(v):
+            return False
         if self.program.writes(v.buffer):
             if v.buffer not in self.outer and self._declared_in_loop(v.buffer):
                 return False
             self._fill(v.buffer, v)
         return True
+
+    def _changes(self, v: Read) -> bool:
+        """Whether a memory may be written after it was read."""
+        return any(
+            w.order > v.order or set(w.loops) & set(v.loops) for w in self.program.writes(v.buffer)
+        )
 
     def _declared_in_loop(self, buffer: str) -> bool:
         return any(
@@ -217,6 +364,33 @@ class Needs:
                 self.make(name)
         if node.loops:
             self._run(node.loops[-1])
+
+    def final(self, writes_follow: Callable[[Write, Read | Write], bool]) -> bool:
+        """Whether the forward half does nothing but fill memory with what it holds at the end.
+
+        `writes_follow` says whether a write may touch what was read, or written, before it.
+        """
+        buffers = {b.name for b in self.program.kernel.buffers}
+        if self.plan.writes or any(self.taped.values()) or not self.memory <= buffers:
+            return False
+        again = self.reloaded | {n for p in self.replays.values() for n in p.names}
+        for name in self.memory:
+            for a in self.program.accesses(name):
+                read = a.name in again if isinstance(a, Read) else a.order in self.revisited
+                if read and any(writes_follow(w, a) for w in self.program.writes(name)):
+                    return False
+        return bool(self.memory) and all(map(self._plain, self.required.get(None, ())))
+
+    def _plain(self, name: str) -> bool:
+        """Whether a value outside of loops takes no memory that is written, and no loop."""
+        if name not in self.program.values:
+            return True
+        v = self.program.values[name]
+        if isinstance(v, Read) and self.program.writes(v.buffer):
+            return False
+        if not isinstance(v, (Def, Read, Phi)):
+            return False
+        return all(map(self._plain, _direct(v, name)))
 
     def _fill(self, buffer: str, reader: Read | Write) -> None:
         """Have the forward half write what a read may see."""

@@ -30,6 +30,9 @@ class Operation:
     name : str
         In messages.
     execution : Execution
+    keeps_results : bool
+        Whether results are saved for adjoints, which then need not compute them again. It pays
+        where launches have one thread.
 
     Attributes
     ----------
@@ -38,8 +41,9 @@ class Operation:
         the arrays that it writes, as they are afterwards.
     """
 
-    def __init__(self, name: str, execution: Execution) -> None:
+    def __init__(self, name: str, execution: Execution, keeps_results: bool = False) -> None:
         self.name = name
+        self.keeps_results = keeps_results
         self.execution = execution
         dtypes = execution.dtypes
         self.operands = tuple(
@@ -57,7 +61,7 @@ class Operation:
             [self._pull(i) if f else None for i, f in enumerate(self.floats)],
             [self._push(i) if f else None for i, f in enumerate(self.floats)],
             len(self.outputs),
-            lambda _mask: (False,) + (True,) * count,
+            lambda _mask: (keeps_results,) + (True,) * count,
             self._of_members(lambda all_: all_.op, 0, ()),
         )
         self._adjoints: dict[tuple[bool, ...], Op] = {}
@@ -92,11 +96,15 @@ class Operation:
         if self._members is None:
             kernel = batched.batched(self.execution.kernel)
             execution = Execution(kernel, self.execution.memory_limit, self.execution.check)
-            self._members = Operation(self.name, execution)
+            self._members = Operation(self.name, execution, self.keeps_results)
         return self._members
 
     def _of_members(
-        self, choose: Callable[[Operation], Op], first: int, full: tuple[str, ...]
+        self,
+        choose: Callable[[Operation], Op],
+        first: int,
+        full: tuple[str, ...],
+        last: int = 0,
     ) -> Rule:
         """Return the batching rule of one of the operations.
 
@@ -108,6 +116,8 @@ class Operation:
             Number of operands before those of the kernel, of which each member has its own.
         full : tuple of str
             Operands of the kernel of which each member gets its own.
+        last : int
+            Number of operands behind those of the kernel.
         """
 
         def rule(call: BatchCall) -> Any:
@@ -126,6 +136,8 @@ class Operation:
                 values.append(call.full(k) if own else call.values[k])
                 apart = math.prod(call.shape(k)) if own else 0
                 strides.append((batched.stride(name), apart))
+            behind = first + len(self.operands)
+            values += [call.full(k) for k in range(behind, behind + last)]
             whole = launch._replace(
                 grid=(*launch.grid[:2], size), integers=(*launch.integers, *strides)
             )
@@ -169,13 +181,16 @@ class Operation:
     # -- the adjoint -------------------------------------------------------------------------------
 
     def _pull(self, i: int) -> Rule:
-        def rule(g: Any, out: Any, *xs: Any, launch: Launch) -> Any:  # noqa: ARG001
+        def rule(g: Any, out: Any, *xs: Any, launch: Launch) -> Any:
             gs = g if len(self.outputs) > 1 else (g,)
+            results = ()
+            if self.keeps_results:
+                results = tuple(out) if len(self.outputs) > 1 else (out,)
             active = launch.active if launch.active[i] else tuple(k == i for k in range(len(xs)))
             key = (*map(id, gs), *map(id, xs), launch)
             cached = getattr(self._local, "cached", None)
             if cached is None or cached[0] != key or i not in cached[2]:
-                gradients = run(self._adjoint(active), *gs, *xs, launch=launch)
+                gradients = run(self._adjoint(active), *gs, *xs, *results, launch=launch)
                 wanted = [k for k, a in enumerate(active) if a]
                 gradients = gradients if len(wanted) > 1 else (gradients,)
                 # The rules of all operands are called one after the other: one launch serves
@@ -198,27 +213,41 @@ class Operation:
         many = len(self.outputs)
 
         def evaluate(*values: Any, launch: Launch) -> Any:
-            gs, xs = values[:many], values[many:]
+            gs, xs, results = self._parts(values)
             args = self._values(xs, launch)
             cotangents = dict(zip(self.outputs, gs, strict=True))
-            gradients = self.execution.gradients(launch, args, cotangents, frozenset(wanted))
+            gradients = self.execution.gradients(
+                launch, args, cotangents, frozenset(wanted), results
+            )
             return _one(tuple(_like(gradients[n], args[n]) for n in wanted))
 
         names = (*(f"g_{n}" for n in self.outputs), *self.operands)
+        last = len(self.outputs) if self.keeps_results else 0
+        names += tuple(f"result_{n}" for n in self.outputs[:last])
         refused = self._refused("reverse mode over reverse mode")
         moving = [self.execution.dtypes[n] in FLOATS for n in (*self.outputs, *self.operands)]
         self._adjoints[active] = self._op(
             f"{self.name}: adjoint", evaluate, names,
-            [refused if m else None for m in moving],
-            [self._second_rule(k, active) if m else None for k, m in enumerate(moving)],
+            [refused if m else None for m in moving] + [refused] * last,
+            [self._second_rule(k, active) if m else None for k, m in enumerate(moving)]
+            + [_still] * last,
             len(wanted), lambda _mask: (False,) + (True,) * len(names),
-            self._of_members(lambda all_: all_._adjoint(active), many, wanted),
+            self._of_members(lambda all_: all_._adjoint(active), many, wanted, last),
         )  # fmt: skip
         return self._adjoints[active]
 
+    def _parts(
+        self, values: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any] | None]:
+        """Return an adjoint's cotangents, operands of the kernel, and results by name."""
+        many, behind = len(self.outputs), len(self.outputs) + len(self.operands)
+        results = dict(zip(self.outputs, values[behind:], strict=True)) if values[behind:] else None
+        return values[:many], values[many:behind], results
+
     def _second_rule(self, k: int, active: tuple[bool, ...]) -> Rule:
         def rule(t: Any, out: Any, *values: Any, launch: Launch) -> Any:  # noqa: ARG001
-            return run(self._second(k, active), t, *values, launch=launch)
+            operands = values[: len(self.outputs) + len(self.operands)]
+            return run(self._second(k, active), t, *operands, launch=launch)
 
         return rule
 
@@ -259,6 +288,12 @@ class Operation:
             )
 
         return rule
+
+
+def _still(t: Any, out: Any, *values: Any, launch: Launch) -> Any:  # noqa: ARG001
+    """Return the tangent of an adjoint by results: how they move with operands is in theirs."""
+    gradients = out if isinstance(out, tuple) else (out,)
+    return _one(tuple(np.zeros(np.shape(g), g.dtype) for g in gradients))
 
 
 def _one(results: tuple[Any, ...]) -> Any:

@@ -30,6 +30,8 @@ from adarray.compiler.ir.threads import (
     Barrier,
     Pop,
     Push,
+    Recall,
+    Record,
     Stmt,
     ThreadKernel,
     WarpOp,
@@ -37,10 +39,12 @@ from adarray.compiler.ir.threads import (
     all_statements,
     inside,
     is_collective,
+    is_vector,
     reads,
+    sums_of,
 )
 from adarray.kernels import build
-from adarray.kernels.c_head import HEAD
+from adarray.kernels.c_head import HEAD, TAPE_ARRAYS
 from adarray.kernels.exits import neutral
 from adarray.kernels.lockstep import in_lockstep
 from adarray.kernels.printing import ThreadPrinter
@@ -75,7 +79,8 @@ class ThreadCPrinter(ThreadPrinter):
         self.threads = threads
         self.buffers = {b.name: b for b in kernel.buffers}
         self.waits = is_collective(kernel.body)
-        self.taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
+        self.taped = any(isinstance(s, (Push, Record)) for s in all_statements(kernel.body))
+        self.leaves = any(isinstance(s, Record) for s in all_statements(kernel.body))
         # Sums over all threads, added to memory once.
         self.totals = {
             s.buffer: self.buffers[s.buffer].dtype
@@ -155,6 +160,8 @@ class ThreadCPrinter(ThreadPrinter):
         self.depth = 1
         self.line("    }")
         self.line("}")
+        if self.leaves:
+            self.line("adarray_out:;")
         for name, dtype in self.totals.items():
             self.line(self._added(f"&{name}[0]", dtype, "add", f"{name}__total", True) + ";")
         for name, dtype in self.own.items():
@@ -170,6 +177,12 @@ class ThreadCPrinter(ThreadPrinter):
         self.line("}")
         self.line(f"int64_t {self.name}_scratch(const int64_t *i) {{ return 0; }}")
         return "\n".join(self.lines) + "\n"
+
+    def vector(self, s: For) -> None:
+        """Print that iterations may run side by side, and their sums be added up in any order."""
+        if s.kind == "vector" and is_vector(s):
+            names = ", ".join(self.text.names.get(n, n) for n in sums_of(s))
+            self.line("#pragma omp simd" + (f" reduction(+:{names})" if names else ""))
 
     # -- memory of a block ---------------------------------------------------------------------
 
@@ -471,6 +484,25 @@ class ThreadCPrinter(ThreadPrinter):
     def _tape(self) -> str:
         return "&tapes_[t_]" if self.waits else "tapes_"
 
+    def arrays_of_tape(self, s: Record | Recall) -> None:
+        """Print how arrays get onto the tape, or come off it; without room, the call ends."""
+        count = f"{s.arrays[0][0]}_n"
+        text = self.text(s.count)
+        self.line(f"const int64_t {count} = adarray_more({text}, 0);")
+        sizes = [f"adarray_words({count}, sizeof({STORED[d]}))" for _, d in s.arrays]
+        total = " + ".join(sizes)
+        take = f"adarray_take({self._tape()}, {total}, call)"
+        back = f"adarray_back({self._tape()}, {total})"
+        first = f"{s.arrays[0][0]}_at"
+        self.line(f"double *{first} = {take if isinstance(s, Record) else back};")
+        self.line(f"if (!{first}) goto adarray_out;")
+        for (name, dtype), size in zip(s.arrays, sizes, strict=True):
+            const = "" if isinstance(s, Record) else "const "
+            t = STORED[dtype]
+            self.line(f"{const}{t} *restrict const {name} = ({const}{t} *){first};")
+            if name != s.arrays[-1][0]:
+                self.line(f"{first} += {size};")
+
     def push(self, value: Expr) -> None:
         """Print how a value gets onto the tape."""
         text = self.text(value)
@@ -488,4 +520,5 @@ class ThreadCPrinter(ThreadPrinter):
 
 def source(kernel: ThreadKernel, name: str, threads: bool) -> str:
     """Return the text of a kernel as a function of C."""
-    return HEAD + ThreadCPrinter(kernel, name, threads).source()
+    printer = ThreadCPrinter(kernel, name, threads)
+    return HEAD + (TAPE_ARRAYS if printer.leaves else "") + printer.source()

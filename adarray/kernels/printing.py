@@ -9,6 +9,8 @@ from adarray.compiler.ir.threads import (
     Comment,
     Pop,
     Push,
+    Recall,
+    Record,
     Stmt,
     ThreadKernel,
     WarpOp,
@@ -64,6 +66,7 @@ class ThreadPrinter:
             if s.orelse:
                 self.nested("else", s.orelse)
         elif isinstance(s, For):
+            self.vector(s)
             head = f"int64_t {s.var} = {self.text(s.start)}; {s.var} < {self.text(s.stop, 11)}"
             self.nested(f"for ({head}; {s.var}++)", s.body)
         elif isinstance(s, While):
@@ -76,10 +79,15 @@ class ThreadPrinter:
             self.push(s.value)
         elif isinstance(s, Pop):
             self.pop(s)
+        elif isinstance(s, (Record, Recall)):
+            self.arrays_of_tape(s)
         elif isinstance(s, Comment):
             self.line(f"// {s.text}")
         else:
             raise AssertionError(s)
+
+    def vector(self, s: For) -> None:
+        """Print what lets a compiler add up in any order."""
 
     def tables(self, kernel: ThreadKernel) -> None:
         """Print arrays of constants."""
@@ -129,6 +137,10 @@ class ThreadPrinter:
 
     def atomic(self, s: Atomic) -> None:
         """Print an atomic operation."""
+        raise NotImplementedError
+
+    def arrays_of_tape(self, s: Record | Recall) -> None:
+        """Print how arrays get onto the tape, or come off it."""
         raise NotImplementedError
 
     def push(self, value: Expr) -> None:

@@ -266,9 +266,12 @@ class RawKernel:
 
         Notes
         -----
-        The figures of a launch are counted: the adjoint runs on the host, for a result of zeros.
+        The figures of a launch are counted: the adjoint runs on the host, for a result of zeros. Of
+        a launch of one thread, they are those of processors where processors run it.
         """
         adjoint, launch, values = self._adjoint(grid, block, args, by, shared_mem)
+        if self._execution.restores(launch):
+            adjoint = self._execution.of_one_thread(launch, self._inputs_of(by))
         numbers = sum(n not in self._execution.buffers for n in adjoint.shadows)
         run = self._execution.figures(launch, adjoint, values, numbers)
         text = sites(adjoint.kernel)

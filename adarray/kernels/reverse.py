@@ -18,8 +18,6 @@ from adarray.compiler.ir.loopir import (
     Assign,
     Const,
     Expr,
-    For,
-    If,
     Let,
     Load,
     Local,
@@ -32,14 +30,24 @@ from adarray.compiler.ir.threads import (
     for_,
     if_,
     used,
+    variables,
 )
 from adarray.errors import KernelError
 from adarray.kernels import build, sums
 from adarray.kernels.activity import Activity, dependent
-from adarray.kernels.forward import EVERY, dtype_of
+from adarray.kernels.forward import EVERY
 from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.ownership import Ownership
+from adarray.kernels.reload import Apart, Reload, Settled
+from adarray.kernels.reverse_parts import (
+    OldValue,
+    Prologue,
+    Segment,
+    SteadyElements,
+    assigned_by,
+    defined_by,
+)
 from adarray.kernels.ssa import (
     Branch,
     Def,
@@ -51,7 +59,9 @@ from adarray.kernels.ssa import (
     SsaProgram,
     Wait,
     Write,
+    dtype_of,
 )
+from adarray.kernels.tape_arrays import TapeArrays
 from adarray.kernels.totals import BlockTotals
 from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 
@@ -59,22 +69,6 @@ from adarray.kernels.warp_adjoints import SameForWarp, WarpAdjoint
 def shadow(name: str) -> str:
     """Return the name of a value's derivative in the reverse sweep."""
     return f"{name}__b"
-
-
-class Prologue:
-    """Stands where values of an iteration come from the tape, or are computed again."""
-
-    def __init__(self, loop: SsaLoop) -> None:
-        self.loop = loop
-
-
-class Segment:
-    """Stands where iterations from a checkpoint on run again."""
-
-    def __init__(self, loop: SsaLoop, first: Expr, last: Expr) -> None:
-        self.loop = loop
-        self.first = first
-        self.last = last
 
 
 class Reverse:
@@ -88,8 +82,10 @@ class Reverse:
         owners: Ownership,
         inputs: frozenset[str],
         checkpointed: frozenset[int] = frozenset(),
+        apart: Apart | None = None,
     ) -> None:
         self.program = program
+        self.reload = Reload(program, needs, apart or Settled())
         self.active = active
         self.needs = needs
         self.owners = owners
@@ -120,6 +116,10 @@ class Reverse:
             if isinstance(n, Def) and isinstance(n.value, Apply) and n.value.name == "divide"
         )
         self.reciprocals: list[dict[Expr, Expr]] = [{}]
+        self.steady: list[SteadyElements] = []
+        # Number of an iteration, and how many there are, in the reverse sweep; by loop.
+        self.counted: dict[int, tuple[Expr, Expr]] = {}
+        self.tape = TapeArrays(program, needs)
 
     # -- expressions ---------------------------------------------------------------------------
 
@@ -138,16 +138,16 @@ class Reverse:
                 return Var(e.dtype, d.name)
         return Apply(e.dtype, e.name, tuple(map(self.known, e.args)))
 
-    def read(self, e: Expr) -> Expr:
-        """Return an expression as the reverse half reads it."""
+    def read(self, e: Expr, out: list[Any]) -> Expr:
+        """Return an expression as the reverse half reads it, after what `out` gets for it."""
         e = self.known(e)
-        self.needs.read(e)
+        self.reload.bring(e, self.shown, out)
         return self.shown(e)
 
     def shown(self, e: Expr) -> Expr:
         """Return an expression with the names of the reverse half."""
         if isinstance(e, Var):
-            return Var(e.dtype, self.renamed(e.name))
+            return Var(e.dtype, self.reload.name(e.name) or self.renamed(e.name))
         if isinstance(e, Apply):
             return Apply(e.dtype, e.name, tuple(map(self.shown, e.args)))
         return e
@@ -175,7 +175,7 @@ class Reverse:
         if len(moving) > 1 and not build.is_simple(g):
             g = self.named(g, out)
         if e.name == "where":
-            condition = self.read(e.args[0])
+            condition = self.read(e.args[0], out)
             zero = build.const(0, g.dtype)
             self.push(e.args[1], build.where(condition, g, zero), out)
             self.push(e.args[2], build.where(condition, zero, g), out)
@@ -184,20 +184,20 @@ class Reverse:
             self._divide(e, g, out, result)
             return
         if e.name == "multiply" and e.args[0] == e.args[1]:
-            twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0]))
+            twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0], out))
             self.push(e.args[0], build.multiply(g, twice), out)
             return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
-                self.push(a, build.multiply(g, self.read(p)), out)
+                self.push(a, build.multiply(g, self.read(p, out)), out)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""
         top, bottom = e.args
         if isinstance(top, Const) and abs(math.frexp(top.value)[0]) == 0.5:
             # Of c / x, where multiplying by 1 / c is exact: - g y^2 / c, without a division.
-            quotient = self.read(result if result is not None else e)
+            quotient = self.read(result if result is not None else e, out)
             scaled = build.multiply(build.multiply(g, quotient), quotient)
             inverse = build.const(1 / top.value, g.dtype)
             self.push(bottom, build.negative(build.multiply(scaled, inverse)), out)
@@ -205,18 +205,18 @@ class Reverse:
         share = self._over(g, bottom, out)
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
-            quotient = self.read(result if result is not None else e)
+            quotient = self.read(result if result is not None else e, out)
             self.push(bottom, build.negative(build.multiply(share, quotient)), out)
         self.push(top, share, out)
 
     def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:
         """Return a quotient; what divides several times is inverted once."""
         if self.divisors[bottom] < 2:
-            return build.divide(g, self.read(bottom))
+            return build.divide(g, self.read(bottom, out))
         known = next((r[bottom] for r in self.reciprocals if bottom in r), None)
         if known is None:
             one = build.const(1, g.dtype)
-            known = self.named(build.divide(one, self.read(bottom)), out)
+            known = self.named(build.divide(one, self.read(bottom, out)), out)
             self.reciprocals[-1][bottom] = known
         return build.multiply(g, known)
 
@@ -224,7 +224,9 @@ class Reverse:
     def scope(self) -> Iterator[None]:
         """Make what is inverted inside known there alone."""
         self.reciprocals.append({})
+        self.reload.scopes.append({})
         yield
+        self.reload.scopes.pop()
         self.reciprocals.pop()
 
     def named(self, g: Expr, out: list[Any]) -> Expr:
@@ -239,7 +241,7 @@ class Reverse:
         """Return the statements of a block backwards; `ends` are what comes first."""
         own = set()
         for n in nodes:
-            own |= _defined(n)
+            own |= defined_by(n)
         declared: set[str] = set()
         out: list[Any] = []
         self._declare(ends, own, declared, out)
@@ -256,7 +258,7 @@ class Reverse:
 
     def _declare(self, chunk: list[Any], own: set[str], declared: set[str], out: list[Any]) -> None:
         """Add statements, after declarations of the derivatives that they are the first to set."""
-        targets = _assigned(chunk)
+        targets = assigned_by(chunk)
         for name in sorted(own - declared):
             if shadow(name) in targets:
                 declared.add(name)
@@ -268,6 +270,7 @@ class Reverse:
         """Return the adjoint of a node."""
         out: list[Any] = []
         self.at = n
+        self.reload.before(n)
         if isinstance(n, Def):
             term = self.terms.get(n.name)
             if term is not None:
@@ -280,6 +283,9 @@ class Reverse:
             if n.name in self.live and n.buffer in self.active.memory:
                 self._into(n.buffer, n.index, Var(n.dtype, shadow(n.name)), out)
         elif isinstance(n, Write):
+            self._result(n, out)
+            if n.order in self.needs.plan.writes:
+                self._restore(n, out)
             if n.buffer in self.active.memory:
                 self._write(n, out)
         elif isinstance(n, Exchange):
@@ -294,8 +300,8 @@ class Reverse:
         return out
 
     def _exchange(self, n: Exchange, out: list[Any]) -> None:
-        mask = None if n.op.mask is None else self.read(n.op.mask)
-        op = replace(n.op, lane=self.read(n.op.lane), mask=mask)
+        mask = None if n.op.mask is None else self.read(n.op.mask, out)
+        op = replace(n.op, lane=self.read(n.op.lane, out), mask=mask)
         self.count += 1
         adjoint = WarpAdjoint(op, Var(n.dtype, shadow(n.name)), f"warp__{self.count}")
         g = adjoint.derivative(self.same.expr(n.op.lane))
@@ -304,11 +310,15 @@ class Reverse:
 
     def _into(self, buffer: str, place: Expr, value: Expr, out: list[Any]) -> None:
         """Add to the element of a shadow at an index of the kernel."""
+        if self.at is not None and self.at.order in self.needs.plan.sums:
+            sum_ = self.steady[-1].total(shadow(buffer), place, value.dtype)
+            out.append(Assign(sum_.name, build.add(sum_, value)))
+            return
         total = self.totals.of(buffer, place, value.dtype)
         if total is not None:
             out.append(Assign(total.name, build.add(total, value)))
             return
-        index = self.read(place)
+        index = self.read(place, out)
         b = shadow(buffer)
         several = buffer in self.buffers or buffer in self.shared
         if several and buffer not in self.owners.alone:
@@ -320,21 +330,63 @@ class Reverse:
         else:
             out.append(Store(b, index, build.add(Load(value.dtype, b, index), value)))
 
+    def _result(self, n: Write, out: list[Any]) -> None:
+        """Read what a write has left, if it is the value of a function whose derivative needs it.
+
+        Behind it, memory is restored.
+        """
+        if not isinstance(n.value, Var) or n not in self.needs.stored.get(n.value.name, ()):
+            return
+        d = self.program.values[n.value.name]
+        if isinstance(d, Def) and self.needs.plan.revisits and self._needs_result(d):
+            self.reload.behind(n)
+            if self.needs.late(d.name):
+                self.read(n.value, out)
+            self.reload.before(n)
+
+    def _needs_result(self, d: Def) -> bool:
+        """Whether the derivative of a function is made of its value."""
+        e = d.value
+        if not isinstance(e, Apply) or d.name not in self.active.values:
+            return False
+        if e.name == "divide":
+            return dependent(e.args[1], self.active.values)
+        y = Var(e.dtype, d.name)
+        if e.name not in NAMED:
+            return False
+        partials = zip(e.args, PARTIALS[e.name](e.args, y), strict=True)
+        moving = (p for a, p in partials if dependent(a, self.active.values))
+        return any(p is not None and d.name in variables(p) for p in moving)
+
+    def _restore(self, n: Write, out: list[Any]) -> None:
+        """Give an element what it held before it was written."""
+        self.reload.behind(n)
+        index = self.read(n.index, out)
+        self.count += 1
+        old = Var(n.value.dtype, f"{n.buffer}__old{self.count}")
+        out.append(OldValue(n, old.name))
+        out.append(Store(n.buffer, index, old))
+        self.reload.before(n)
+
     def _write(self, n: Write, out: list[Any]) -> None:
-        added = self._added(n)
-        index = self.read(n.index)
+        added = self.added(n)
+        index = self.read(n.index, out)
         b = shadow(n.buffer)
         dtype = n.value.dtype
         if added is not None:
             if dependent(added, self.active.values):
-                self.push(added, self.named(Load(dtype, b, index), out), out)
+                if n.order in self.needs.plan.steady:
+                    g: Expr = self.steady[-1].value(b, n.index, dtype)
+                else:
+                    g = self.named(Load(dtype, b, index), out)
+                self.push(added, g, out)
             return
         if n.result is not None and n.result in self.active.values:
             raise KernelError(
                 f"the result of an atomic operation on {n.buffer!r} is used, and depends on the "
                 "order of threads; it has no derivative"
             )
-        g: Expr = build.const(0, dtype)
+        g = build.const(0, dtype)
         if dependent(n.value, self.active.values):
             g = self.named(Load(dtype, b, index), out)
         if n.combine is None and not self._last(n):
@@ -347,7 +399,7 @@ class Reverse:
         once = alone or n.buffer in self.owners.once
         return once and n.buffer in self.buffers and n.buffer not in self.inputs
 
-    def _added(self, n: Write) -> Expr | None:
+    def added(self, n: Write) -> Expr | None:
         """Return what a write adds to the element as it was; None where it does something else.
 
         The derivative by the old value is that by the new one: it stays where it is.
@@ -374,20 +426,23 @@ class Reverse:
         ends: tuple[list[Any], list[Any]] = ([], [])
         moving = [p for p in n.phis if p.name in self.live and p.name in self.active.values]
         with self.scope():
+            self.reload.behind(n, n.body)
             for p in moving:
                 self.push(p.then, Var(p.dtype, shadow(p.name)), ends[0])
             body = self.block(n.body, ends[0])
         with self.scope():
+            self.reload.behind(n)
             for p in moving:
                 self.push(p.orelse, Var(p.dtype, shadow(p.name)), ends[1])
             orelse = self.block(n.orelse, ends[1])
         if body or orelse:
-            out.append(if_(self.read(n.condition), body, orelse))
+            self.reload.behind(n)
+            out.append(if_(self.read(n.condition, out), body, orelse))
 
     def _sum(self, n: SsaLoop, out: list[Any]) -> bool:
         """Write the adjoint of a loop that only adds up, if it is one, in the loop's own order."""
         moving = [c for c in n.carried if c.name in self.active.values]
-        if n.var is None or not sums.quiet(n, self.active.memory):
+        if n.var is None or not sums.quiet(n, self.active.memory) or self.reload.restores(n):
             return False
         loop_terms: dict[str, sums.Summand] = {}
         for c in moving:
@@ -399,17 +454,24 @@ class Reverse:
         names = {c.name for c in going}
         outside = set(self.live)
         self.terms |= {d: t for d, t in loop_terms.items() if t.carried in names}
-        with self.scope():
+        with self.scope(), self._steadily(n) as steady:
             body = self.block(n.body, [])
-        if self.needs.taped.get(n.number) or names & self.live:
+        taped = self.needs.taped.get(n.number) and not self.tape.has(n)
+        if taped or names & self.live:
             self.live = outside  # the tape comes back in the opposite order
             self.terms = {d: t for d, t in self.terms.items() if d not in loop_terms}
             return False
         out += [Local(shadow(c.name), c.dtype, None, Var(c.dtype, shadow(c.out))) for c in going]
+        self.reload.behind(n)
         if body:
-            start, stop = self.read(n.start), self.read(n.stop)
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
             body.insert(0, Prologue(n))
-            out.append(for_(self.renamed(n.var), start, stop, body))
+            self._before(n, steady, out)
+            self._count(n, start, stop)
+            kind = "vector" if n.number in self.needs.plan.vector else "serial"
+            out.append(for_(self.renamed(n.var), start, stop, body, kind))
+        self.reload.before(n)
+        self._after(n, steady, out)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
         return True
@@ -426,7 +488,8 @@ class Reverse:
             for c in going:
                 ends.append(Let(f"{c.name}__d", Var(c.dtype, shadow(c.name))))
                 ends.append(Assign(shadow(c.name), build.const(0, c.dtype)))
-            with self.scope():
+            with self.scope(), self._steadily(n) as steady:
+                self.reload.end_of(n)
                 for c in going:
                     self.push(c.next, Var(c.dtype, f"{c.name}__d"), ends)
                 body = self.block(n.body, ends)
@@ -443,25 +506,64 @@ class Reverse:
                 first = Var(c.dtype, shadow(c.out))
             out.append(Local(shadow(c.name), c.dtype, None, first))
         body.insert(0, Prologue(n))
+        self.reload.behind(n)
+        self._before(n, steady, out)
         if n.number in self.checkpointed:
             self._segments(n, body, out)
+        elif n.number in self.needs.plan.vector and n.var is not None and not going:
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
+            self._count(n, start, stop)
+            out.append(for_(self.renamed(n.var), start, stop, body, "vector"))
         else:
             self._backwards(n, body, out)
+        self.reload.before(n)
+        self._after(n, steady, out)
         for c in going:
             self.push(c.first, Var(c.dtype, shadow(c.name)), out)
+
+    @contextmanager
+    def _steadily(self, n: SsaLoop) -> Iterator[SteadyElements]:
+        """Collect the elements that iterations of a loop have to themselves."""
+        self.steady.append(SteadyElements(n.number))
+        yield self.steady[-1]
+        self.steady.pop()
+
+    def _runs(self, n: SsaLoop, out: list[Any]) -> Expr:
+        """Return whether a loop has iterations: without, there need not be such an element."""
+        return build.compare("less", self.read(n.start, out), self.read(n.stop, out))
+
+    def _before(self, n: SsaLoop, steady: SteadyElements, out: list[Any]) -> None:
+        """Read derivatives that stay the same in a loop, and begin sums."""
+        names = (*steady.values.values(), *steady.totals.values())
+        out += [Local(v.name, v.dtype, None, build.const(0, v.dtype)) for v in names]
+        for (b, index), v in steady.values.items():
+            load = Load(v.dtype, b, self.read(index, out))
+            out.append(if_(self._runs(n, out), [Assign(v.name, load)]))
+
+    def _after(self, n: SsaLoop, steady: SteadyElements, out: list[Any]) -> None:
+        """Add the sums of a loop to memory."""
+        for (b, place), v in steady.totals.items():
+            index = self.read(place, out)
+            added = Store(b, index, build.add(Load(v.dtype, b, index), v))
+            out.append(if_(self._runs(n, out), [added]))
+
+    def _count(self, n: SsaLoop, start: Expr, stop: Expr) -> None:
+        number = build.subtract(Var("int64", self.renamed(n.var or "")), start)
+        self.counted[n.number] = number, build.subtract(stop, start)
 
     def _backwards(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
         """Write a loop over reverse iterations."""
         back = f"{n.var or n.trips}__back"
         if n.var is not None:
-            start, stop = self.read(n.start), self.read(n.stop)
+            start, stop = self.read(n.start, out), self.read(n.stop, out)
             count = build.subtract(stop, start)
             # A loop whose bounds are the wrong way round has no iterations.
             last = build.subtract(stop, build.index(1))
             current = build.subtract(last, Var("int64", back))
+            self._count(n, start, stop)
             body.insert(0, Let(self.renamed(n.var), current))
         else:
-            count = self.read(Var("int64", n.trips))
+            count = self.read(Var("int64", n.trips), out)
         out.append(for_(back, build.index(0), count, body))
 
     def _segments(self, n: SsaLoop, body: list[Any], out: list[Any]) -> None:
@@ -469,9 +571,9 @@ class Reverse:
         name = n.var or n.trips
         one = build.index(1)
         if n.var is not None:
-            count = build.subtract(self.read(n.stop), self.read(n.start))
+            count = build.subtract(self.read(n.stop, out), self.read(n.start, out))
         else:
-            count = self.read(Var("int64", n.trips))
+            count = self.read(Var("int64", n.trips), out)
         trips, parts = Var("int64", f"{name}__trips"), Var("int64", f"{name}__parts")
         first, last = Var("int64", f"{name}__first"), Var("int64", f"{name}__last")
         part, back = f"{name}__part", f"{name}__back"
@@ -480,7 +582,7 @@ class Reverse:
         out.append(Let(parts.name, build.call("quotient", "int64", rounded, EVERY)))
         if n.var is not None:
             at = build.subtract(build.subtract(last, one), Var("int64", back))
-            body.insert(0, Let(self.renamed(n.var), build.add(self.read(n.start), at)))
+            body.insert(0, Let(self.renamed(n.var), build.add(self.read(n.start, out), at)))
         number = build.subtract(build.subtract(parts, one), Var("int64", part))
         end = build.call("minimum", "int64", build.add(first, EVERY), trips)
         whole: list[Any] = [
@@ -490,27 +592,3 @@ class Reverse:
             for_(back, build.index(0), build.subtract(last, first), body),
         ]
         out.append(for_(part, build.index(0), parts, whole))
-
-
-def _defined(n: Node) -> set[str]:
-    """Return the values that a node defines in its block."""
-    if isinstance(n, (Def, Read, Exchange)):
-        return {n.name}
-    if isinstance(n, Write):
-        return {n.result} if n.result else set()
-    if isinstance(n, Branch):
-        return {p.name for p in n.phis}
-    return {c.out for c in n.carried} if isinstance(n, SsaLoop) else set()
-
-
-def _assigned(chunk: list[Any]) -> set[str]:
-    """Return the names that statements assign to."""
-    names: set[str] = set()
-    for s in chunk:
-        if isinstance(s, Assign):
-            names.add(s.name)
-        elif isinstance(s, For):
-            names |= _assigned(list(s.body))
-        elif isinstance(s, If):
-            names |= _assigned(list(s.body)) | _assigned(list(s.orelse))
-    return names

@@ -41,7 +41,7 @@ class Sinking:
             elif isinstance(s, While):
                 out.append(While(s.condition, self.block(s.body), s.line, s.any_thread))
             elif isinstance(s, For):
-                out += self._loop(for_(s.var, s.start, s.stop, self.block(s.body)))
+                out += self._loop(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
             else:
                 out.append(s)
         return tuple(out)

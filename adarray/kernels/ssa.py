@@ -443,6 +443,14 @@ def program(kernel: ThreadKernel) -> SsaProgram:
     return SsaProgram(kernel, maker.blocks[0], maker.values, maker.nodes)
 
 
+def dtype_of(program: SsaProgram, name: str) -> str:
+    """Return the dtype of a value."""
+    v = program.values[name]
+    if isinstance(v, (Def, Write)):
+        return v.value.dtype
+    return "int64" if isinstance(v, SsaLoop) else v.dtype
+
+
 def operands(node: Node) -> set[str]:
     """Return the names that a node reads itself."""
     if isinstance(node, Def):

@@ -21,6 +21,8 @@ from adarray.compiler.ir.threads import (
     Atomic,
     Pop,
     Push,
+    Recall,
+    Record,
     Shared,
     Stmt,
     ThreadKernel,
@@ -82,6 +84,8 @@ class TangentTransform:
             self.names.add(s.name)
         elif isinstance(s, (Store, Atomic)) and self.depends(s.value):
             self.names.add(s.buffer)
+        elif isinstance(s, (Record, Recall)):
+            self.names |= {n for n, d in s.arrays if d in FLOATS}
         elif (isinstance(s, Pop) and s.dtype in FLOATS) or (
             isinstance(s, WarpOp) and s.dtype in FLOATS and self.depends(s.value)
         ):
@@ -178,6 +182,9 @@ class TangentTransform:
             if s.dtype in FLOATS:
                 out.append(Pop(tangent_name(s.name), s.dtype))
             out.append(s)
+        elif isinstance(s, (Record, Recall)):
+            tangents = tuple((tangent_name(n), d) for n, d in s.arrays if d in FLOATS)
+            out.append(replace(s, arrays=(*s.arrays, *tangents)))
         elif isinstance(s, If):
             out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
         elif isinstance(s, For):

@@ -132,13 +132,32 @@ class Pop:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """Name arrays of `count` elements each on the thread's tape; they stay there until `Recall`.
+
+    `arrays` are names and dtypes. Only kernels of one thread have such.
+    """
+
+    arrays: tuple[tuple[str, str], ...]
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Name the arrays that were put on the thread's tape last, and take them off it."""
+
+    arrays: tuple[tuple[str, str], ...]
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     """A line for those who read the text."""
 
     text: str
 
 
-Stmt = LoopStmt | While | Barrier | WarpOp | Atomic | Push | Pop | Comment
+Stmt = LoopStmt | While | Barrier | WarpOp | Atomic | Push | Pop | Record | Recall | Comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +216,48 @@ def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> I
     )  # fmt: skip
 
 
-def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt]) -> For:
-    """Return a loop whose body holds statements of threads, too."""
-    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)))
+def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt], kind: str = "serial") -> For:
+    """Return a loop whose body holds statements of threads, too.
+
+    The order of additions to one variable is free in a loop of kind ``"vector"``.
+    """
+    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)), kind)
+
+
+def sums_of(loop: For) -> dict[str, str]:
+    """Return dtypes of the variables from outside that a loop adds to, by name.
+
+    Others that it assigns to have no dtype: "".
+    """
+    statements = list(all_statements(cast("tuple[Stmt, ...]", loop.body)))
+    own = {s.name for s in statements if isinstance(s, Let | Local | Pop)}
+    dtypes: dict[str, str] = {}
+    for s in statements:
+        if isinstance(s, Assign) and s.name not in own:
+            e = s.value
+            adds = isinstance(e, Apply) and e.name in ("add", "subtract")
+            first = e.args[0] if isinstance(e, Apply) and adds else None
+            rest = variables(e.args[1]) if isinstance(e, Apply) and adds else {s.name}
+            good = isinstance(first, Var) and first.name == s.name and s.name not in rest
+            dtypes[s.name] = e.dtype if good and dtypes.get(s.name, e.dtype) else ""
+    read = {
+        e.name
+        for s in statements
+        for e in reads(s)
+        if isinstance(e, Var) and not (isinstance(s, Assign) and s.name == e.name)
+    }
+    return {n: "" if n in read else d for n, d in dtypes.items()}
+
+
+def is_vector(loop: For) -> bool:
+    """Whether iterations of a ``"vector"`` loop may run side by side.
+
+    They are independent but for sums: a variable from outside is only added to.
+    """
+    fit = (Let, Local, Assign, Store, If, Comment)
+    statements = all_statements(cast("tuple[Stmt, ...]", loop.body))
+    whole = all(isinstance(s, fit) and getattr(s, "size", None) is None for s in statements)
+    return whole and all(sums_of(loop).values())
 
 
 def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
@@ -233,6 +291,8 @@ def operands(s: Stmt) -> tuple[Expr, ...]:
         return (s.value,) if s.index is None else (s.index, s.value)
     if isinstance(s, For):
         return (s.start, s.stop)
+    if isinstance(s, Record | Recall):
+        return (s.count,)
     return (s.condition,) if isinstance(s, If) else ()
 
 

@@ -26,6 +26,8 @@ from adarray.compiler.ir.threads import (
     Comment,
     Pop,
     Push,
+    Recall,
+    Record,
     Stmt,
     ThreadKernel,
     WarpOp,
@@ -153,6 +155,14 @@ class _Verifier:
             self.expr(s.value, s)
         elif isinstance(s, Pop):
             self.declare(s.name, s.dtype, False, s)
+        elif isinstance(s, (Record, Recall)):
+            self.expr(s.count, s, "int64")
+            for name, dtype in s.arrays:
+                self.need(name not in self.declared, s, f"the name {name!r} is taken")
+                self.declared.add(name)
+                self.memory[name] = dtype
+                if isinstance(s, Recall):
+                    self.fixed.add(name)
         elif isinstance(s, If):
             self.expr(s.condition, s, "bool")
             self.body(s.body)
