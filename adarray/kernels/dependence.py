@@ -17,7 +17,7 @@ from adarray.kernels.ssa import Def, Item, Node, Read, SsaLoop, SsaProgram, Writ
 
 _CONTRARY = {"less": "greater_equal", "greater_equal": "less", "greater": "less_equal",
              "less_equal": "greater"}  # fmt: skip
-_SYSTEMS = 4096  # that are looked at for one kernel
+_SYSTEMS = 2048  # that are looked at for one kernel
 _SIGNED = ("int8", "int16", "int32", "int64")
 
 

@@ -111,6 +111,7 @@ class Needs:
         self.revisited: set[int] = set()
         self.forced: set[str] = set()
         self._late: dict[str, bool] = {}
+        self._filled: set[str] = set()  # all of whose writes the forward half carries out
         # Writes that leave a value in memory as it is, by its name.
         self.stored: dict[str, list[Write]] = {}
         for n in program.nodes:
@@ -394,9 +395,14 @@ class Needs:
 
     def _fill(self, buffer: str, reader: Read | Write) -> None:
         """Have the forward half write what a read may see."""
-        for w in self.program.writes(buffer):
+        if buffer in self._filled:
+            return
+        writes = self.program.writes(buffer)
+        for w in writes:
             if w.order < reader.order or set(w.loops) & set(reader.loops):
                 self._do(w)
+        if all(map(self.forward.has, writes)):
+            self._filled.add(buffer)
 
     def _do(self, w: Write) -> None:
         if self.forward.has(w):

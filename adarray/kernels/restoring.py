@@ -20,6 +20,7 @@ from adarray.kernels.ssa import Branch, Def, Place, Read, SsaLoop, SsaProgram, W
 
 _TRIPS = 32  # iterations that a loop is taken to have
 _ROUNDS = 8
+_LARGE = 1000  # nodes of programs for which one way is tried
 _SHORT = 8  # iterations that are no vector
 _NEAR = 4  # elements between those of two iterations that make a vector
 
@@ -193,6 +194,8 @@ def plan(
     cost = planner.cost(best)
     buffers = planner.candidates(best)
     tries = [(buffers, True), (buffers, False), *((buffers - {b}, True) for b in sorted(buffers))]
+    if len(program.nodes) > _LARGE:
+        tries = tries[:1]
     for tried, revisits in tries:
         if not tried or not cost:
             continue

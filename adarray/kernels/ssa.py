@@ -194,6 +194,8 @@ class SsaProgram:
     body: list[Node]
     values: dict[str, Meaning]
     nodes: list[Node]
+    _accesses: dict[str, list[Read | Write]] = field(default_factory=dict)
+    _writes: dict[str, list[Write]] = field(default_factory=dict)
 
     def home(self, name: str) -> SsaLoop | None:
         """Return the innermost loop in whose iterations a value is made."""
@@ -208,11 +210,17 @@ class SsaProgram:
 
     def accesses(self, buffer: str) -> list[Read | Write]:
         """Return what reads and writes a memory."""
-        return [n for n in self.nodes if isinstance(n, (Read, Write)) and n.buffer == buffer]
+        if not self._accesses:
+            for n in self.nodes:
+                if isinstance(n, (Read, Write)):
+                    self._accesses.setdefault(n.buffer, []).append(n)
+        return self._accesses.get(buffer, [])
 
     def writes(self, buffer: str) -> list[Write]:
         """Return what writes a memory."""
-        return [n for n in self.accesses(buffer) if isinstance(n, Write)]
+        if buffer not in self._writes:
+            self._writes[buffer] = [n for n in self.accesses(buffer) if isinstance(n, Write)]
+        return self._writes[buffer]
 
 
 class _Maker:

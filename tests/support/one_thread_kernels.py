@@ -1,4 +1,4 @@
-"""Loops that one thread runs, as CUDA C: what overwrites memory, and what carries values."""
+"""Loops of one thread as CUDA C, for tests of gradients where memory is overwritten."""
 
 from __future__ import annotations
 

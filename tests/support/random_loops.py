@@ -1,4 +1,4 @@
-"""Random kernels of one thread: nested loops over overlapping elements that are overwritten."""
+"""Random kernels of one thread, for tests of what is overwritten in nested loops."""
 
 from __future__ import annotations
 
