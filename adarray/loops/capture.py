@@ -1,0 +1,511 @@
+"""The answer to a loop's question: its kernel, run and recorded as one operation."""
+
+from __future__ import annotations
+
+import ast
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adarray.base.aval import BATCHED, aval_of
+from adarray.base.engines import TracingEngine
+from adarray.base.hooks import Hook
+from adarray.base.levels import FORWARD
+from adarray.base.recording import LoopNote
+from adarray.base.runtime import MODE, WATCHED
+from adarray.compiler.ir.verify_loops import checking
+from adarray.core.dispatch import apply
+from adarray.core.inplace import assign, sync_if_view
+from adarray.core.loads import StandIn, original
+from adarray.core.protocol import finish, traced
+from adarray.core.tangents import SERIES
+from adarray.core.trace import Handle, is_borrowed, is_weak, levels_of, plain_class, root_of
+from adarray.jitting.shared.symbolic import UntraceableError, concrete
+from adarray.kernels import print_cpu
+from adarray.kernels.execution import Execution
+from adarray.kernels.geometry import Launch
+from adarray.kernels.launch import USUAL_LIMIT
+from adarray.kernels.operation import Operation
+from adarray.kernels.types import FLOATS
+from adarray.loops import comparing
+from adarray.loops.forms import (
+    ArrayForm,
+    Bound,
+    Extent,
+    Form,
+    Known,
+    LoopKernel,
+    NotCaptured,
+    Result,
+    Scalar,
+    Source,
+    Variable,
+    WholeNumber,
+    Workspace,
+)
+from adarray.loops.policy import not_worthwhile, trips
+from adarray.loops.rewriting import Place
+
+Lower = Callable[
+    [ast.For | ast.While, dict[str, Form], Any, frozenset[str], Callable[[str], Any]], LoopKernel
+]
+
+
+def _no_lowering(loop: ast.For | ast.While, *_args: Any) -> LoopKernel:
+    raise NotCaptured("loops are not lowered", loop.lineno)
+
+
+lowering: Hook[Lower] = Hook("adarray.loops.lower", _no_lowering)
+
+_WORD = 1 << 63
+_MOST = 256  # lowerings of a place that are remembered
+_NOT_THERE = object()
+
+
+def _answer(
+    place: Place, values: tuple[Any, ...], frame: types.FrameType
+) -> tuple[Any, ...] | None:
+    """Return what the variables of a loop are after it; None if it is to run as Python does."""
+    mode = MODE.get()
+    recorder = None if mode is None else mode.recorder
+    if recorder is None:
+        return None
+    iterable = values[0] if values else None
+    before = len(recorder.recording.events)
+    try:
+        if place.refusal is not None:
+            raise NotCaptured(*place.refusal)
+        call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)
+        loop = call.lowered()
+        call.check(loop)
+    except NotCaptured as reason:
+        _note(recorder, place, iterable, before, reason.reason, reason.line)
+        return None
+    except Exception as error:  # of ours
+        if checking():
+            raise
+        _note(recorder, place, iterable, before, f"{type(error).__name__}: {error}", 0)
+        return None
+    try:
+        results = call.run(loop, recorder)
+    except Exception as error:
+        recorder.error = error  # what has been written by now would be written again
+        raise
+    _note(recorder, place, iterable, before, "", 0)
+    return results
+
+
+def _note(
+    recorder: TracingEngine, place: Place, iterable: Any, before: int, reason: str, line: int
+) -> None:
+    """Note what has become of a loop, for `explain`."""
+    loop = place.loop
+    where = place.file, loop.lineno
+    last = loop.end_lineno or loop.lineno
+    count = None if iterable is None else trips(iterable)
+    recorder.recording.loops.append(
+        LoopNote(where, last, place.function, count, before, reason, line or loop.lineno)
+    )
+
+
+class LoopCall:
+    """A loop that is about to run.
+
+    Parameters
+    ----------
+    place : Place
+    values : dict
+        Its variables by name: those that are passed, then arrays and numbers among globals.
+    iterable : object
+    frame : frame
+        Of the function.
+    """
+
+    def __init__(
+        self, place: Place, values: dict[str, Any], iterable: Any, frame: types.FrameType
+    ) -> None:
+        self.place = place
+        self.iterable = iterable
+        self._globals = frame.f_globals
+        self._builtins = frame.f_builtins
+        self.values = {n: _standing_for(x) for n, x in values.items()}
+        used = {
+            n.id for n in ast.walk(place.loop)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        }  # fmt: skip
+        for name in sorted(used - place.local):
+            value = self._global(name)
+            if value is not _NOT_THERE and not isinstance(form_of(value), Known):
+                self.values[name] = value
+        self.forms = {n: form_of(x) for n, x in self.values.items()}
+        self._resolved: list[tuple[str, Any]] = []
+
+    # -- its text ----------------------------------------------------------------------------------
+
+    def spaces(self) -> tuple[Any, Any]:
+        """Return the globals and the builtins of the function."""
+        return self._globals, self._builtins
+
+    def _global(self, name: str) -> Any:
+        for space in self.spaces():
+            try:
+                return _standing_for(space[name])
+            except KeyError:
+                continue
+        return _NOT_THERE
+
+    def resolve(self, name: str) -> Any:
+        """Return what a name means that is no variable of the function.
+
+        Raises
+        ------
+        NameError
+            If it is a variable, or not bound.
+        """
+        value = _NOT_THERE if name in self.place.local else self._global(name)
+        if value is _NOT_THERE:
+            raise NameError(f"name {name!r} is not defined", name=name)
+        self._resolved.append((name, value))
+        return value
+
+    def lowered(self) -> LoopKernel:
+        """Return the loop as a kernel.
+
+        Raises
+        ------
+        NotCaptured
+        """
+        place = self.place
+        if not any(isinstance(x, Handle) for x in self.values.values()):
+            raise NotCaptured("nothing in it is computed from arguments", place.loop.lineno)
+        if WATCHED or SERIES:
+            raise NotCaptured("a transform looks at every operation", place.loop.lineno)
+        why = not_worthwhile(place.loop, self.forms, self.iterable)
+        if why is not None:
+            raise NotCaptured(why, place.loop.lineno)
+        key = self._key()
+        memo = _lowerings.of(place)
+        known = None if key is None else memo.get(key)
+        if known is not None and all(self._is_bound(n, x) for n, x in known.resolved):
+            if known.refusal is not None:
+                raise NotCaptured(*known.refusal)
+            assert known.loop is not None
+            return known.loop
+        loop, refusal = None, None
+        try:
+            loop = lowering.call(
+                place.loop, self.forms, self.iterable, frozenset(place.wanted), self.resolve
+            )
+        except NotCaptured as reason:
+            refusal = reason.reason, reason.line
+        entry = _Lowering(loop, refusal, tuple(self._resolved))
+        if key is not None and all(_is_constant(x) for _, x in entry.resolved):
+            memo.put(key, entry)
+        if loop is None:
+            assert refusal is not None
+            raise NotCaptured(*refusal)
+        return loop
+
+    def _is_bound(self, name: str, value: Any) -> bool:
+        return self._global(name) is value
+
+    def _key(self) -> Any:
+        """Return what the kernel depends on, to be compared; None if it cannot be compared."""
+        iterable = self.iterable
+        if isinstance(iterable, range):
+            over: Any = (range, iterable.start, iterable.stop, iterable.step)
+        elif iterable is None:
+            over = None
+        else:
+            over = (type(iterable), None if not isinstance(iterable, Handle) else iterable.shape)
+        parts: list[Any] = []
+        for name, form in self.forms.items():
+            if isinstance(form, Known):
+                if not _is_constant(form.value):
+                    return None
+                parts.append((name, type(form.value), form.value))
+            else:
+                parts.append((name, form))
+        return over, self._same_objects(), tuple(parts)
+
+    def _same_objects(self) -> tuple[tuple[str, ...], ...]:
+        """Return groups of names that are bound to the same array."""
+        groups: dict[int, list[str]] = {}
+        for name, x in self.values.items():
+            if isinstance(self.forms[name], ArrayForm):
+                groups.setdefault(id(x), []).append(name)
+        return tuple(tuple(g) for g in groups.values() if len(g) > 1)
+
+    # -- memory and derivatives --------------------------------------------------------------------
+
+    def check(self, loop: LoopKernel) -> None:
+        """Raise if the loop may not be run as a kernel on these arrays.
+
+        Raises
+        ------
+        NotCaptured
+        """
+        line = self.place.loop.lineno
+        used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
+        arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
+        for name in loop.writes:
+            why = _unwritable(self.values[name])
+            if why:
+                raise NotCaptured(f"it writes into {name}, {why}", line)
+            for other, x in arrays.items():
+                if other != name and _may_overlap(self.values[name], x):
+                    raise NotCaptured(f"{name}, which it writes, and {other} share memory", line)
+        levels = sorted(set(levels_of(list(self.values.values()))))
+        if len(levels) > 2 or (
+            len(levels) == 2 and (levels[0] not in FORWARD or levels[1] in FORWARD)
+        ):
+            raise NotCaptured("derivatives of derivatives are taken in this order", line)
+        if BATCHED and any(
+            _is_batched(x) and isinstance(self.forms[n], (Known, WholeNumber))
+            for n, x in self.values.items()
+        ):
+            raise NotCaptured("a whole number is another one for each member of a batch", line)
+
+    # -- running it --------------------------------------------------------------------------------
+
+    def run(self, loop: LoopKernel, recorder: TracingEngine) -> tuple[Any, ...]:
+        """Run the loop's kernel, write into the arrays that the loop writes; return results."""
+        for name, form in self.forms.items():  # what the text depends on is the same in later runs
+            x = self.values[name]
+            if isinstance(x, Handle) and isinstance(form, (WholeNumber, Known)):
+                self.values[name] = bool(x) if isinstance(form, Known) else x.__index__()
+        operation = _operations.of(loop)
+        operands, launch = self._bound(loop, operation, recorder)
+        expected = comparing.expected(self) if checking() and not BATCHED else None
+        outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
+        names = operation.outputs
+        by_name = dict(zip(names, outputs if len(names) > 1 else (outputs,), strict=True))
+        parameters = {s.name: p for p, s in loop.sources if isinstance(s, Variable)}
+        for name in loop.writes:
+            if parameters[name] in by_name:
+                result = by_name[parameters[name]]
+                target = self.values[name]
+                assign(target, result.reshape(target.shape))
+        by_variable = {r.variable: r for r in loop.results}
+        results = []
+        for name in self.place.wanted:
+            result = by_variable.get(name)
+            if result is not None:
+                results.append(_result(result, by_name[result.parameter]))
+            elif name in self.values:
+                results.append(self.values[name])  # another reference to what it was
+            else:
+                raise UntraceableError(f"jit, internal: a captured loop does not bind {name}")
+        if expected is not None:
+            comparing.check(self, expected, dict(zip(self.place.wanted, results, strict=True)))
+        return tuple(results)
+
+    def _bound(
+        self, loop: LoopKernel, operation: Operation, recorder: TracingEngine
+    ) -> tuple[tuple[Any, ...], Launch]:
+        """Return the operands of a kernel, and its launch."""
+        kernel = loop.kernel
+        sources = dict(loop.sources)
+        buffers = {b.name for b in kernel.buffers}
+        operands: dict[str, Any] = {}
+        integers: list[tuple[str, int]] = []
+        for parameter in kernel.order:
+            value = self._value(sources[parameter], recorder)
+            if parameter in buffers:
+                operands[parameter] = np.reshape(value, (1,)) if not np.shape(value) else value
+            elif parameter in operation.operands:
+                operands[parameter] = value
+            else:
+                integers.append((parameter, int(value)))
+        ordered = tuple(operands[n] for n in operation.operands)
+        dtypes = operation.execution.dtypes
+        active = tuple(
+            traced(x) and dtypes[n] in FLOATS
+            for n, x in zip(operation.operands, ordered, strict=True)
+        )
+        one = (1, 1, 1)
+        return ordered, Launch(one, one, 0, tuple(integers), active)
+
+    def _value(self, source: Source, recorder: TracingEngine) -> Any:
+        if isinstance(source, Variable):
+            return self.values[source.name]
+        if isinstance(source, Extent):
+            return self.values[source.name].shape[source.axis]
+        if isinstance(source, Bound):
+            return getattr(self.iterable, source.which)
+        assert isinstance(source, Workspace)
+        beside = next((x for x in self.values.values() if isinstance(x, Handle)), None)
+        like = None if beside is None else concrete(beside._plain)
+        return recorder.zeros(like, source.shape, source.dtype)
+
+
+def _result(result: Result, output: Any) -> Any:
+    """Return a variable after the loop, given what the kernel left of it."""
+    form = result.form
+    if isinstance(form, ArrayForm):
+        return output.reshape(form.shape)
+    number = output.reshape(-1)[0]
+    if isinstance(form, WholeNumber):
+        return int(number)
+    assert isinstance(form, Scalar)
+    if not form.weak:
+        return number
+    return bool(number) if form.dtype == "bool" else number.item()
+
+
+# -- forms -----------------------------------------------------------------------------------------
+
+
+def _standing_for(x: Any) -> Any:
+    return original(x) if issubclass(type(x), StandIn) else x
+
+
+def form_of(x: Any) -> Form:
+    """Return what the text of a kernel may depend on of a variable."""
+    kind = type(x)
+    if kind is int and -_WORD <= x < _WORD:
+        return WholeNumber(x)
+    if kind is float or kind is complex:
+        return Scalar("float64" if kind is float else "complex128", True)
+    if issubclass(kind, Handle):
+        return _form_of_handle(x)
+    if issubclass(kind, np.ndarray) and x.dtype.kind in "biufc" and x.dtype.isnative:
+        return ArrayForm(str(x.dtype), x.shape)
+    if issubclass(kind, np.generic) and x.dtype.kind in "biufc":
+        return Scalar(str(x.dtype), False)
+    return Known(x)
+
+
+def _form_of_handle(x: Handle) -> Form:
+    sync_if_view(x)
+    aval = aval_of(x._plain)
+    if not is_weak(x):
+        if issubclass(plain_class(x), np.generic):
+            return Scalar(str(aval.dtype), False)
+        return ArrayForm(str(aval.dtype), tuple(aval.shape))
+    if aval.dtype.kind == "f":
+        return Scalar("float64", True)
+    value = concrete(x._plain)
+    if aval.dtype.kind == "i" and not _is_batched(x):
+        return WholeNumber(int(value))
+    return Known(bool(value)) if aval.dtype.kind == "b" and not _is_batched(x) else Known(x)
+
+
+def _is_batched(x: Any) -> bool:
+    return isinstance(x, Handle) and type(x._plain) in BATCHED
+
+
+def _is_constant(x: Any) -> bool:
+    """Whether an object is the same one in every run, and does not change."""
+    if isinstance(x, tuple):
+        return all(map(_is_constant, x))
+    return isinstance(x, _CONSTANTS)
+
+
+_CONSTANTS = (
+    type(None), bool, str, bytes, int, float, complex, np.generic, np.dtype, np.ufunc, type,
+    types.ModuleType, types.BuiltinFunctionType, types.EllipsisType, type(np.sum),
+)  # fmt: skip
+
+
+def _unwritable(x: Any) -> str:
+    """Return why an array cannot take what a kernel writes; "" if it can."""
+    if not isinstance(x, Handle):
+        return "a plain array, which cannot hold computed values"
+    root = root_of(x)
+    if is_borrowed(root):
+        return "the memory of a plain array"
+    extra = root._x
+    if extra is not None and (extra.mirror is not None or extra.peers is not None):
+        return "an array that is there twice, or read-only"
+    if x._x is not None and x._x.peers is not None:
+        return "an array that is there twice, or read-only"
+    if _is_batched(x):
+        return ""
+    plain = x._plain
+    return "" if plain.flags.writeable or root._frozen else "a read-only array"
+
+
+def _may_overlap(x: Any, y: Any) -> bool:
+    """Whether a write into the first array may be seen in the second one."""
+    if isinstance(x, Handle) and isinstance(y, Handle):
+        return root_of(x) is root_of(y)
+    a, b = (concrete(v._plain) if isinstance(v, Handle) else v for v in (x, y))
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
+
+
+# -- what is remembered ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowering:
+    """What lowering a loop came to: a kernel, or a reason and a line; and what it asked for."""
+
+    loop: LoopKernel | None
+    refusal: tuple[str, int] | None
+    resolved: tuple[tuple[str, Any], ...]
+
+
+@dataclass(slots=True)
+class _Memo:
+    """The lowerings of one place."""
+
+    entries: dict[Any, _Lowering] = field(default_factory=dict)
+
+    def get(self, key: Any) -> _Lowering | None:
+        """Return what was remembered, if anything was."""
+        return self.entries.get(key)
+
+    def put(self, key: Any, entry: _Lowering) -> None:
+        """Remember a lowering, and forget the oldest one if there are too many."""
+        if len(self.entries) >= _MOST:
+            self.entries.pop(next(iter(self.entries)), None)
+        self.entries[key] = entry
+
+
+class _Lowerings:
+    """Memos of places."""
+
+    def __init__(self) -> None:
+        self._memos: dict[int, tuple[Place, _Memo]] = {}  # places live as long as their file's code
+
+    def of(self, place: Place) -> _Memo:
+        """Return the memo of a place."""
+        entry = self._memos.get(id(place))
+        if entry is None:
+            entry = self._memos[id(place)] = place, _Memo()
+        return entry[1]
+
+
+class _Operations:
+    """Operations of kernels: equal kernels have one, so that two recordings agree."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, tuple[LoopKernel, Operation]] = {}
+        self._by_text: dict[str, Operation] = {}
+        self._lock = threading.Lock()
+
+    def of(self, loop: LoopKernel) -> Operation:
+        """Return the operation of a loop's kernel."""
+        known = self._by_identity.get(id(loop))
+        if known is not None:
+            return known[1]
+        with self._lock:
+            text = print_cpu.source(loop.kernel, loop.kernel.name, False)
+            operation = self._by_text.get(text)
+            if operation is None:
+                execution = Execution(loop.kernel, USUAL_LIMIT)
+                operation = Operation(loop.kernel.name, execution)
+                self._by_text[text] = operation
+            self._by_identity[id(loop)] = loop, operation
+        return operation
+
+
+_lowerings = _Lowerings()
+_operations = _Operations()
+
+Place.answer.set(_answer)
