@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,8 @@ class LoopNote(NamedTuple):
         Why it is unrolled; "" if it is captured.
     line : int
         The line of what the reason is about.
+    taped : callable, optional
+        Returns what its adjoint puts on the tape, in words.
     """
 
     where: Where
@@ -157,6 +160,7 @@ class LoopNote(NamedTuple):
     event: int
     reason: str
     line: int
+    taped: Callable[[], str] | None = None
 
 
 class Recording:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adarray.backend import use
+from adarray.base.engines import BaseEngine
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
@@ -52,6 +53,8 @@ class Execution:
         self._lock = threading.Lock()
         self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
+        # By the identities of a kernel and an engine, which the entries keep alive.
+        self._ready: dict[tuple[int, int], tuple[ThreadKernel, BaseEngine, Any]] = {}
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -75,7 +78,12 @@ class Execution:
             """Return how many values come to the tape while iterations run again."""
             return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
 
-        return self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
+        # Equal kernels have one text; a kernel that ran before is found without a look into it.
+        entry = self._ready.get((id(kernel), id(at)))
+        if entry is None:
+            run = self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
+            entry = self._ready[id(kernel), id(at)] = (kernel, at, run)
+        return entry[2]
 
     def adjoint(
         self,
@@ -87,8 +95,9 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
         at = engine()
-        if at.language == "C" and at.threads == 1:
-            plain = frozenset(self.buffers)  # one thread of the processor adds to all of them
+        alone = launch.blocks == launch.threads == 1
+        if alone or (at.language == "C" and at.threads == 1):
+            plain = frozenset(self.buffers)  # one thread adds to all of them
         elif values is not None:
             plain = self.owned(launch, values, at.language == "C")
         return self.of_facts(launch, inputs, plain, checkpoints)
@@ -106,6 +115,11 @@ class Execution:
             ("adjoint", inputs, private, plain, checkpoints),
             lambda: adjoint(self.program, inputs, private, plain, checkpoints),
         )
+
+    def adjoints(self) -> list[AdjointKernel]:
+        """Return the adjoints that were asked for so far."""
+        with self._lock:
+            return [x for x in self._texts.values() if isinstance(x, AdjointKernel)]
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import operator
 import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -95,21 +97,36 @@ def _answer(
     except Exception as error:
         recorder.error = error  # what has been written by now would be written again
         raise
-    _note(recorder, place, iterable, before, "", 0)
+    _note(recorder, place, iterable, before, "", 0, _operations.of(loop))
     return results
 
 
 def _note(
-    recorder: TracingEngine, place: Place, iterable: Any, before: int, reason: str, line: int
+    recorder: TracingEngine,
+    place: Place,
+    iterable: Any,
+    before: int,
+    reason: str,
+    line: int,
+    operation: Operation | None = None,
 ) -> None:
     """Note what has become of a loop, for `explain`."""
     loop = place.loop
     where = place.file, loop.lineno
     last = loop.end_lineno or loop.lineno
     count = None if iterable is None else trips(iterable)
+    taped = None if operation is None else functools.partial(_taped, operation)
     recorder.recording.loops.append(
-        LoopNote(where, last, place.function, count, before, reason, line or loop.lineno)
+        LoopNote(where, last, place.function, count, before, reason, line or loop.lineno, taped)
     )
+
+
+def _taped(operation: Operation) -> str:
+    """Return what the adjoints of a loop put on the tape, in words."""
+    counts = sorted({a.taped for a in operation.execution.adjoints()})
+    if not counts:
+        return ""
+    return f"; its adjoint tapes {' or '.join(map(str, counts))} values"
 
 
 class LoopCall:
@@ -221,7 +238,7 @@ class LoopCall:
         elif iterable is None:
             over = None
         else:
-            over = (type(iterable), None if not isinstance(iterable, Handle) else iterable.shape)
+            over = (type(iterable), np.shape(iterable) if isinstance(iterable, Handle) else None)
         parts: list[Any] = []
         for name, form in self.forms.items():
             if isinstance(form, Known):
@@ -277,7 +294,9 @@ class LoopCall:
         for name, form in self.forms.items():  # what the text depends on is the same in later runs
             x = self.values[name]
             if isinstance(x, Handle) and isinstance(form, (WholeNumber, Known)):
-                self.values[name] = bool(x) if isinstance(form, Known) else x.__index__()
+                self.values[name] = (
+                    bool(x) if isinstance(form, Known) else operator.index(cast("Any", x))
+                )
         operation = _operations.of(loop)
         operands, launch = self._bound(loop, operation, recorder)
         expected = comparing.expected(self) if checking() and not BATCHED else None
@@ -289,7 +308,7 @@ class LoopCall:
             if parameters[name] in by_name:
                 result = by_name[parameters[name]]
                 target = self.values[name]
-                assign(target, result.reshape(target.shape))
+                assign(target, _shaped(result, target.shape))
         by_variable = {r.variable: r for r in loop.results}
         results = []
         for name in self.place.wanted:
@@ -343,12 +362,16 @@ class LoopCall:
         return recorder.zeros(like, source.shape, source.dtype)
 
 
+def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    return x if x.shape == shape else x.reshape(shape)
+
+
 def _result(result: Result, output: Any) -> Any:
     """Return a variable after the loop, given what the kernel left of it."""
     form = result.form
     if isinstance(form, ArrayForm):
-        return output.reshape(form.shape)
-    number = output.reshape(-1)[0]
+        return _shaped(output, form.shape)
+    number = _shaped(output, (1,))[0]
     if isinstance(form, WholeNumber):
         return int(number)
     assert isinstance(form, Scalar)

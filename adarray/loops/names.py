@@ -244,18 +244,19 @@ class LiveNames:
             cases = [read_in(c.pattern, c.guard) | self._block(c.body, out) for c in s.cases]
             return read_in(s.subject).union(out, *cases)
         if isinstance(s, ast.Assign):
-            return (out - _whole(s.targets)) | read_in(s)
+            return (out - targets_of(*s.targets)) | read_in(s)
         if isinstance(s, ast.AnnAssign):
-            return (out - _whole([s.target] if s.value else [])) | read_in(s)
+            return (out - targets_of(s.target if s.value else None)) | read_in(s)
         if isinstance(s, ast.AugAssign):
             return out | read_in(s) | targets_of(s.target)
         return out | read_in(s)
 
     def _loop(self, s: ast.For | ast.AsyncFor | ast.While, out: Names) -> Names:
         exit_ = self._block(s.orelse, out)
-        counted = isinstance(s, (ast.For, ast.AsyncFor))
-        target = _whole([s.target]) if counted else _NONE
-        enter = read_in(s.target) if counted else read_in(s.test)
+        if isinstance(s, ast.While):
+            target, enter, first = _NONE, read_in(s.test), _NONE
+        else:
+            target, enter, first = targets_of(s.target), read_in(s.target), read_in(s.iter)
         head: Names = exit_ | enter
         self._breaks.append(out)
         while True:
@@ -268,9 +269,4 @@ class LiveNames:
         self._breaks.pop()
         if isinstance(s, Loop):
             self.after[s] = self.after.get(s, _NONE) | out | exit_ | self._always
-        return head | read_in(s.iter) if counted else head
-
-
-def _whole(targets: Sequence[ast.expr]) -> Names:
-    """Return the names that targets bind anew."""
-    return targets_of(*targets)
+        return head | first

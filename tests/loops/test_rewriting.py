@@ -434,7 +434,10 @@ def test_live_after(text, names):
 
 
 def passed(f):
-    return [(p.names, p.wanted, p.refusal and p.refusal[0]) for p in places(asking(unredirected(f.__code__)))]
+    return [
+        (p.names, p.wanted, p.refusal and p.refusal[0])
+        for p in places(asking(unredirected(f.__code__)))
+    ]
 
 
 def test_variables():
