@@ -150,11 +150,7 @@ class LoopCall:
         self._globals = frame.f_globals
         self._builtins = frame.f_builtins
         self.values = {n: _standing_for(x) for n, x in values.items()}
-        used = {
-            n.id for n in ast.walk(place.loop)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        }  # fmt: skip
-        for name in sorted(used - place.local):
+        for name in place.others:
             value = self._global(name)
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
                 self.values[name] = value
@@ -196,36 +192,36 @@ class LoopCall:
         ------
         NotCaptured
         """
-        place = self.place
+        line = self.place.loop.lineno
         if not any(isinstance(x, Handle) for x in self.values.values()):
-            raise NotCaptured("nothing in it is computed from arguments", place.loop.lineno)
+            raise NotCaptured("nothing in it is computed from arguments", line)
         if WATCHED or SERIES:
-            raise NotCaptured("a transform looks at every operation", place.loop.lineno)
-        why = not_worthwhile(place.loop, self.forms, self.iterable)
-        if why is not None:
-            raise NotCaptured(why, place.loop.lineno)
+            raise NotCaptured("a transform looks at every operation", line)
+        if not {"raise", "call"}.isdisjoint(np.geterr().values()):
+            raise NotCaptured("np.errstate makes errors of what NumPy signals", line)
         key = self._key()
-        memo = _lowerings.of(place)
-        known = None if key is None else memo.get(key)
-        if known is not None and all(self._is_bound(n, x) for n, x in known.resolved):
-            if known.refusal is not None:
-                raise NotCaptured(*known.refusal)
-            assert known.loop is not None
-            return known.loop
-        loop, refusal = None, None
+        memo = _lowerings.of(self.place)
+        entry = None if key is None else memo.get(key)
+        if entry is None or not all(self._is_bound(n, x) for n, x in entry.resolved):
+            entry = self._lowering()
+            if key is not None and all(_is_constant(x) for _, x in entry.resolved):
+                memo.put(key, entry)
+        if entry.refusal is not None:
+            raise NotCaptured(*entry.refusal)
+        assert entry.loop is not None
+        return entry.loop
+
+    def _lowering(self) -> _Lowering:
+        loop = self.place.loop
+        why = not_worthwhile(loop, self.forms, self.iterable)
+        if why is not None:
+            return _Lowering(None, (why, loop.lineno), ())
+        kernel, refusal, wanted = None, None, frozenset(self.place.wanted)
         try:
-            loop = lowering.call(
-                place.loop, self.forms, self.iterable, frozenset(place.wanted), self.resolve
-            )
+            kernel = lowering.call(loop, self.forms, self.iterable, wanted, self.resolve)
         except NotCaptured as reason:
             refusal = reason.reason, reason.line
-        entry = _Lowering(loop, refusal, tuple(self._resolved))
-        if key is not None and all(_is_constant(x) for _, x in entry.resolved):
-            memo.put(key, entry)
-        if loop is None:
-            assert refusal is not None
-            raise NotCaptured(*refusal)
-        return loop
+        return _Lowering(kernel, refusal, tuple(self._resolved))
 
     def _is_bound(self, name: str, value: Any) -> bool:
         return self._global(name) is value

@@ -80,12 +80,14 @@ class Place:
         Variables that the loop binds and that are read after it.
     local : frozenset of str
         All variables of the function, and of functions around it that it uses.
+    others : tuple of str
+        Names that the loop reads and that are none of these: globals and builtins.
     refusal : (str, int) or None
         Why it is not captured, whatever the values are, and the line of that.
     """
 
     __slots__ = (
-        "__weakref__", "file", "function", "local", "loop", "names", "refusal", "wanted",
+        "__weakref__", "file", "function", "local", "loop", "names", "others", "refusal", "wanted",
     )  # fmt: skip
     # Returns the values of the variables `wanted`; None: the loop is to run.
     answer: Hook[Callable[[Place, tuple[Any, ...], types.FrameType], tuple[Any, ...] | None]]
@@ -106,6 +108,7 @@ class Place:
         self.names = names_
         self.wanted = wanted
         self.local = local
+        self.others = tuple(sorted(names.read_in(loop) - local))
         self.refusal = refusal
 
     def __matmul__(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
