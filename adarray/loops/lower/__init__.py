@@ -1,0 +1,27 @@
+"""From the syntax tree of a loop, and what its variables are, to a kernel of one thread.
+
+=============  ==================================================================
+module         what it has
+=============  ==================================================================
+`kinds`        types of numbers, and what NumPy and Python make of two of them
+`intervals`    whole numbers as affine forms, with proofs of inequalities
+`values`       what expressions are: numbers, views of memory, array expressions
+`state`        names, statements and parameters of the kernel that is written
+`numbers`      arithmetic of numbers
+`scalars`      functions of numbers, by NumPy's names
+`views`        basic indexing
+`overlap`      whether a statement reads what it has written
+`elements`     array expressions, evaluated and stored element by element
+`reductions`   sums, products of matrices
+`calls`        functions and methods that are understood
+`expressions`  expressions of the syntax tree
+`names`        which names statements read and bind
+`statements`   assignments and branches
+`iteration`    loops, and what they carry from iteration to iteration
+`kernel`       the whole
+=============  ==================================================================
+"""
+
+from adarray.loops.lower.kernel import lower
+
+__all__ = ["lower"]
