@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import operator
 import threading
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,7 +13,6 @@ import numpy as np
 
 from adarray.base.aval import BATCHED, aval_of
 from adarray.base.engines import TracingEngine
-from adarray.base.hooks import Hook
 from adarray.base.levels import FORWARD
 from adarray.base.recording import LoopNote
 from adarray.base.runtime import MODE, WATCHED
@@ -49,19 +46,9 @@ from adarray.loops.forms import (
     WholeNumber,
     Workspace,
 )
+from adarray.loops.lower import lower
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
-
-Lower = Callable[
-    [ast.For | ast.While, dict[str, Form], Any, frozenset[str], Callable[[str], Any]], LoopKernel
-]
-
-
-def _no_lowering(loop: ast.For | ast.While, *_args: Any) -> LoopKernel:
-    raise NotCaptured("loops are not lowered", loop.lineno)
-
-
-lowering: Hook[Lower] = Hook("adarray.loops.lower", _no_lowering)
 
 _WORD = 1 << 63
 _MOST = 256  # lowerings of a place that are remembered
@@ -218,7 +205,7 @@ class LoopCall:
             return _Lowering(None, (why, loop.lineno), ())
         kernel, refusal, wanted = None, None, frozenset(self.place.wanted)
         try:
-            kernel = lowering.call(loop, self.forms, self.iterable, wanted, self.resolve)
+            kernel = lower(loop, self.forms, self.iterable, wanted, self.resolve)
         except NotCaptured as reason:
             refusal = reason.reason, reason.line
         return _Lowering(kernel, refusal, tuple(self._resolved))

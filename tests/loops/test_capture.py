@@ -63,7 +63,7 @@ def by_hand(monkeypatch):
         calls.append(args)
         return running_sum(*args)
 
-    monkeypatch.setattr(capture.lowering, "call", lower)
+    monkeypatch.setattr(capture, "lower", lower)
     monkeypatch.setattr(capture, "_lowerings", capture._Lowerings())
     monkeypatch.setattr(policy, "_LIMITS", ((4, 1 << 20),))
     return calls
