@@ -70,9 +70,15 @@ class Execution:
         kernel: ThreadKernel,
         counting: ThreadKernel | None = None,
         checkpoints: Checkpoints | None = None,
+        alone: bool = False,
     ) -> Any:
-        """Return a kernel that is ready to run where arrays are computed now."""
+        """Return a kernel that is ready to run where arrays are computed now.
+
+        `alone` says that it will run with one thread, for which a thread pool is not woken up.
+        """
         at = engine()
+        if alone and at.language == "C" and at.threads > 1:
+            at = use("serial")._engine or at
 
         def again(values: Values) -> int:
             """Return how many values come to the tape while iterations run again."""
@@ -95,8 +101,7 @@ class Execution:
         """Return the adjoint by some parameters, for a launch on arrays."""
         plain = frozenset[str]()
         at = engine()
-        alone = launch.blocks == launch.threads == 1
-        if alone or (at.language == "C" and at.threads == 1):
+        if launch.alone or (at.language == "C" and at.threads == 1):
             plain = frozenset(self.buffers)  # one thread adds to all of them
         elif values is not None:
             plain = self.owned(launch, values, at.language == "C")
@@ -214,7 +219,8 @@ class Execution:
         counting: ThreadKernel | None = None,
     ) -> int:
         try:
-            used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
+            run = self.compiled(kernel, counting, alone=launch.alone)
+            used: int = run(launch, values, self.memory_limit)
         except TapeError as error:
             raise KernelError(str(error)) from None
         return used
@@ -274,7 +280,7 @@ class Execution:
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting)
+        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, alone=launch.alone)
         try:
             run(launch, args, self.memory_limit)
         except TapeError as error:
@@ -300,7 +306,9 @@ class Execution:
         args[EVERY.name] = max(1, math.ceil(apart))
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints)
+        run = self.compiled(
+            adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints, launch.alone
+        )
         try:
             used: int = run(launch, args, self.memory_limit)
         except TapeError as error:

@@ -41,6 +41,11 @@ class Launch(NamedTuple):
         """Number of blocks."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is one thread."""
+        return self.blocks == self.threads == 1
+
 
 def triple(sizes: Any, name: str, what: str) -> tuple[int, int, int]:
     """Return a grid or a block as three numbers.
