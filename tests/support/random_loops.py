@@ -57,7 +57,7 @@ class LoopProgram:
         name = f"<random loops {seed}>"
         linecache.cache[name] = len(self.text), None, self.text.splitlines(keepends=True), name
         space: dict[str, Any] = {"np": np, "__name__": "random_loops_of_a_user"}
-        exec(compile(self.text, name, "exec"), space)
+        exec(compile(self.text, name, "exec", dont_inherit=True), space)
         self.f: Callable[..., Any] = space["make"](self.n, self.m)
 
     def arguments(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
