@@ -115,7 +115,7 @@ def argument_of_maximum(x):
 def bubble_sort(x):
     n = len(x)
     for i in range(n):
-        for j in range(0, n - i - 1):
+        for j in range(n - i - 1):
             if x[j] > x[j + 1]:
                 x[j], x[j + 1] = x[j + 1], x[j]
     return x
@@ -521,7 +521,7 @@ def integers(a, b):
 def truths(x, flags):
     count = 0
     for i in range(len(x)):
-        flags[i] = x[i] > 0 and not x[i] > 1 or i == 3
+        flags[i] = (x[i] > 0 and not x[i] > 1) or i == 3
         if flags[i]:
             count += 1
     return flags, count
