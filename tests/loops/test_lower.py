@@ -2,130 +2,130 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
+from loop_cases import CASES
 from loop_programs import Program
 
-rng = np.random.default_rng(0)
+from adarray.loops.forms import NotCaptured
 
 
-def _square(n: int) -> Any:
-    return rng.normal(size=(n, n)) + n * np.eye(n)
+def _program(name: str) -> Program:
+    case = CASES[name]
+    return Program(case.function, *case.args(np.random.default_rng(1)))
 
 
-# -- nests of loops over elements --------------------------------------------------------------
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernel_does_what_the_loop_does(name: str) -> None:
+    tolerance = 1e-5 if name == "singles" else 1e-12
+    _program(name).check(tolerance)
 
 
-def sweep(a, steps):
-    for _ in range(steps):
-        for i in range(1, a.shape[0] - 1):
-            for j in range(1, a.shape[1] - 1):
-                a[i, j] = (a[i - 1, j] + a[i, j - 1] + a[i, j] * 2 + a[i, j + 1] + a[i + 1, j]) / 6
-    return a
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.gradient])
+def test_derivatives_are_differences(name: str) -> None:
+    _program(name).check_gradients()
 
 
-def lower_triangle(a):
-    n = a.shape[0]
-    for i in range(n):
-        for j in range(i):
-            a[i, j] -= a[i, :j] @ a[:j, j]
-            a[i, j] /= a[j, j]
-        for j in range(i, n):
-            a[i, j] -= a[i, :i] @ a[:i, j]
-    return a
+# -- what is not captured --------------------------------------------------------------------------
 
 
-def row_sums(a, out):
-    for i in range(a.shape[0]):
-        s = 0
-        for j in range(i):
-            s += a[i, j] * a[j, i]
-        out[i] = s
-    return out
-
-
-def stencil_rows(a):
-    for i in range(1, a.shape[0] - 1):
-        a[i, 1:-1] += a[i - 1, :-2] + a[i, 2:] + a[i + 1, 1:-1]
-        for j in range(1, a.shape[1] - 1):
-            a[i, j] += a[i, j - 1]
-            a[i, j] /= 9.0
-    return a
-
-
-def rank_updates(c, a, alpha, beta):
-    for i in range(a.shape[0]):
-        c[i, : i + 1] *= beta
-        for k in range(a.shape[1]):
-            c[i, : i + 1] += alpha * a[i, k] * a[: i + 1, k]
-    return c
-
-
-def backwards(a, b, x):
-    n = len(b)
-    for i in range(n - 1, -1, -1):
-        x[i] = (b[i] - a[i, i + 1 :] @ x[i + 1 :]) / a[i, i]
+def out_of_range(x):
+    for i in range(len(x)):
+        x[i] = x[i + 1]
     return x
 
 
-def factor(a):
-    for i in range(a.shape[0]):
-        for j in range(i):
-            a[i, j] = (a[i, j] - np.dot(a[i, :j], a[j, :j])) / a[j, j]
-        a[i, i] = np.sqrt(a[i, i] - np.dot(a[i, :i], a[i, :i]))
-    return a
-
-
-def branches(x, y):
-    for i in range(x.shape[0]):
-        if x[i] > 0.5:
-            y[i] = x[i] ** 2
-        elif x[i] > 0:
-            y[i] = math.sin(x[i])
-        else:
-            y[i] = -x[i]
-    return y
-
-
-def carried(x, dt):
-    v = 0.0
-    pos = 1.0
-    count = 0
+def computed_index(x, k):
     for i in range(len(x)):
-        v += dt * (x[i] - pos)
-        pos, v = pos + dt * v, v * 0.5 + pos
-        count += 1
-        if i % 3 == 0:
-            count += 2
-    return pos, v, count
+        x[i] = x[k[i]]
+    return x
 
 
-PROGRAMS = {
-    "sweep": (sweep, lambda: (rng.normal(size=(7, 6)), 3)),
-    "lower_triangle": (lower_triangle, lambda: (_square(7),)),
-    "row_sums": (row_sums, lambda: (_square(6), np.zeros(6))),
-    "stencil_rows": (stencil_rows, lambda: (rng.normal(size=(6, 8)),)),
-    "rank_updates": (
-        rank_updates,
-        lambda: (_square(6), rng.normal(size=(6, 4)), 1.5, 0.5),
+def unknown_call(x):
+    for i in range(len(x)):
+        x[i] = sorted([x[i]])[0]
+    return x
+
+
+def never_bound(x):
+    for i in range(len(x)):
+        if x[i] > 0:
+            y = x[i]
+        x[i] = y
+    return x
+
+
+def too_long(x):
+    n = 1
+    for i in range(len(x)):
+        n *= 3
+        x[i] = n % 7
+    return x
+
+
+def no_number(x):
+    for i in range(len(x)):
+        x[i] /= i
+    return x
+
+
+def cast_back(x):
+    for i in range(2, len(x)):
+        x[:i] *= 0.5
+    return x
+
+
+def prints(x):
+    for i in range(len(x)):
+        print(x[i])
+    return x
+
+
+def of_no_shape(x, y):
+    for i in range(len(x)):
+        x[i:] += y[: i + 1]
+    return x
+
+
+def left_early(x):
+    for i in range(len(x)):
+        with np.errstate(all="ignore"):
+            x[i] = 1
+    return x
+
+
+REFUSED: dict[str, tuple[Any, tuple[Any, ...], str, int]] = {
+    "out_of_range": (
+        out_of_range, (np.ones(5),),
+        "an index may be out of range: it is 1 to 5 where there are 5 elements or more", 2,
     ),
-    "backwards": (backwards, lambda: (_square(6), rng.normal(size=6), np.zeros(6))),
-    "factor": (factor, lambda: (np.cov(rng.normal(size=(5, 20))) + np.eye(5),)),
-    "branches": (branches, lambda: (rng.normal(size=9), np.zeros(9))),
-    "carried": (carried, lambda: (rng.normal(size=9), 0.1)),
-}
+    "computed_index": (
+        computed_index, (np.ones(5), np.zeros(5, np.int32)),
+        "an index may be out of range: it is -2147483648 to 2147483647 where there are 5 elements "
+        "or more", 2,
+    ),
+    "unknown_call": (unknown_call, (np.ones(5),), "a call of sorted", 2),
+    "never_bound": (never_bound, (np.ones(5),), "'y' may not be bound", 4),
+    "too_long": (too_long, (np.ones(50),), "a Python integer may have more than 64 bits", 3),
+    "no_number": (no_number, (np.ones(5, np.int64),), "", 2),
+    "cast_back": (
+        cast_back, (np.ones(5, np.int64),),
+        "multiply in place gives float64, and the array has int64", 2,
+    ),
+    "prints": (prints, (np.ones(5),), "a call of print", 2),
+    "of_no_shape": (
+        of_no_shape, (np.ones(5), np.ones(5)), "arrays whose shapes are not known to fit", 2,
+    ),
+    "left_early": (left_early, (np.ones(5),), "the statement with is not understood", 2),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_kernel_does_what_the_loop_does(name: str) -> None:
-    function, args = PROGRAMS[name]
-    Program(function, *args()).check()
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_derivatives_are_differences(name: str) -> None:
-    function, args = PROGRAMS[name]
-    Program(function, *args()).check_gradients()
+@pytest.mark.parametrize("name", [n for n in REFUSED if n != "no_number"])
+def test_what_is_not_understood_is_refused(name: str) -> None:
+    function, args, reason, line = REFUSED[name]
+    with pytest.raises(NotCaptured) as caught:
+        Program(function, *args)
+    assert caught.value.reason == reason
+    assert caught.value.line == line + 1

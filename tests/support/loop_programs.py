@@ -140,10 +140,12 @@ class Program:
 
     def expected(self) -> dict[str, Any]:
         """Return the same from Python."""
-        names = copy.deepcopy(self.names)
+        before = copy.deepcopy(self.names)
+        names = dict(before)
         with np.errstate(all="ignore"):
             exec(compile(ast.Module([self.loop], []), "<loop>", "exec"), self.scope, names)
-        return {n: names[n] for n in self.results()}
+        written = {n: before[n] for n in self.kernel.writes}
+        return written | {r.variable: names[r.variable] for r in self.kernel.results}
 
     def check(self, tolerance: float = 1e-12) -> Program:
         """Compare the kernel with Python."""
@@ -155,10 +157,13 @@ class Program:
             np.testing.assert_allclose(results[name], value, tolerance, tolerance, err_msg=name)
         for name, value in self.names.items():
             if isinstance(value, np.ndarray) and name not in results:
-                names = copy.deepcopy(self.names)
+                before = copy.deepcopy(self.names)
                 with np.errstate(all="ignore"):
-                    exec(compile(ast.Module([self.loop], []), "<loop>", "exec"), self.scope, names)
-                np.testing.assert_array_equal(names[name], value, err_msg=name)
+                    exec(
+                        compile(ast.Module([self.loop], []), "<loop>", "exec"),
+                        self.scope, dict(before),
+                    )  # fmt: skip
+                np.testing.assert_array_equal(before[name], value, err_msg=name)
         return self
 
     # -- derivatives -------------------------------------------------------------------------------

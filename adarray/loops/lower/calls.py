@@ -68,6 +68,7 @@ class Calls:
             np.sum: self.sum, np.mean: self.mean, np.prod: self.prod, np.max: self.maximum,
             np.min: self.minimum, np.all: self.all, np.any: self.any, np.dot: self.dot,
             np.amax: self.maximum, np.amin: self.minimum, np.std: self.std, np.var: self.var,
+            np.linalg.norm: self.norm,
             np.outer: self.outer, np.inner: self.inner, **arrays.functions,
             np.matmul: lambda a, b: self.reductions.matmul(self.array(a), self.array(b)),
             np.where: self.where, np.clip: self.clip,
@@ -272,6 +273,12 @@ class Calls:
     def std(self, x: Value, axis: Value | None = None, keepdims: Value | None = None) -> Value:
         """Return standard deviations."""
         return self.elements.ufunc(np.sqrt, self.numeric(self.var(x, axis, keepdims)))
+
+    def norm(self, x: Value) -> Value:
+        """Return the square root of the sum of squares."""
+        a = self.elements.to_float(self.array(x))
+        total = self.reductions.sum(self.array(self.elements.ufunc(np.square, a)))
+        return self.elements.ufunc(np.sqrt, total)
 
     def dot(self, a: Value, b: Value) -> Value:
         """Return the dot product."""

@@ -191,7 +191,11 @@ class Elements:
         """Return numbers as those of another dtype."""
 
         def converted(x: Number) -> Number:
-            whole = x.whole if dtype not in FLOATS else None
+            whole = None
+            if dtype not in FLOATS and dtype != "bool" and x.whole is not None:
+                limits = np.iinfo(dtype)
+                kept = self.numbers.facts.within(x.whole, int(limits.min), int(limits.max))
+                whole = x.whole if kept else None
             return Number(self.numbers.cast(x, dtype), frozenset((dtype,)), whole)
 
         if isinstance(value, Number):

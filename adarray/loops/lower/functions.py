@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import textwrap
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from adarray.loops.forms import Known
 from adarray.loops.lower import names
 from adarray.loops.lower.statements import RESULT, Frame, flag
 from adarray.loops.lower.values import Missing, Value
+from adarray.loops.source import source_of
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -132,55 +132,9 @@ def _resolver(f: FunctionType) -> Callable[[str], Any]:
 
 def tree_of(f: FunctionType) -> ast.FunctionDef | None:
     """Return the syntax tree of a function, if it is surely that of its code."""
-    code = f.__code__
-    if hasattr(f, "__wrapped__") or code.co_flags & (
-        inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-    ):
+    special = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    if hasattr(f, "__wrapped__") or f.__code__.co_flags & special:
         return None
-    try:
-        lines, first = inspect.getsourcelines(code)
-        module = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError, IndentationError):
-        return None
-    node = module.body[0] if module.body else None
-    if not isinstance(node, ast.FunctionDef) or not _is_code_of(node, code):
-        return None
-    ast.increment_lineno(node, first - 1)
-    return node
-
-
-def _is_code_of(node: ast.FunctionDef, code: CodeType) -> bool:
-    """Whether a tree compiles to a function's code; names of closures are bound around it."""
-    inner = ast.unparse(_undecorated(node))
-    names_ = ", ".join(code.co_freevars)
-    if names_:
-        head = f"def outer():\n    {' = '.join(code.co_freevars)} = None\n"
-        text = head + textwrap.indent(inner, "    ")
-    else:
-        text = inner
-    try:
-        compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    for _ in range(2 if names_ else 1):
-        parts = [c for c in compiled.co_consts if isinstance(c, CodeType)]
-        if not parts:
-            return False
-        compiled = parts[-1]
-    return (
-        compiled.co_code == code.co_code
-        and compiled.co_names == code.co_names
-        and compiled.co_varnames == code.co_varnames
-        and _constants(compiled) == _constants(code)
-    )
-
-
-def _undecorated(node: ast.FunctionDef) -> ast.FunctionDef:
-    plain = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields if hasattr(node, f)})
-    plain.decorator_list = []
-    plain.returns = None
-    return ast.fix_missing_locations(plain)
-
-
-def _constants(code: CodeType) -> list[str]:
-    return [repr(c) for c in code.co_consts if not isinstance(c, (CodeType, str))]
+    source = source_of(f.__code__)
+    function = None if source is None else source.function
+    return function if isinstance(function, ast.FunctionDef) else None

@@ -1,23 +1,30 @@
-"""Loops: what they run over, and what they carry from iteration to iteration.
-
-What a carried number is at the begin of any iteration is guessed, and the body is read; where that
-contradicts the guess, a wider one is tried. So the last reading proves its own assumptions, by
-induction.
-"""
+"""Loops: what they run over, and how they begin, go on and end."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adarray.compiler.ir.loopir import Const, Expr, Let, Local, Var
+from adarray.compiler.ir.loopir import Const, Local, Var
 from adarray.compiler.ir.threads import Stmt, While, for_
 from adarray.kernels import build
+from adarray.loops.forms import NotCaptured
 from adarray.loops.lower import names
-from adarray.loops.lower.intervals import HIGHEST, LOWEST, MOST_ITERATIONS, Affine
-from adarray.loops.lower.kinds import INT, Kinds, stored
+from adarray.loops.lower.carrying import (
+    MOST_GUESSES,
+    ArrayGuess,
+    Carried,
+    CarriedArray,
+    CarriedNumber,
+    Carrying,
+    Guess,
+    Guesses,
+    UnsteadyError,
+)
+from adarray.loops.lower.intervals import MOST_ITERATIONS, Affine
+from adarray.loops.lower.kinds import INT, stored
 from adarray.loops.lower.statements import Frame, flag
 from adarray.loops.lower.values import (
     Items,
@@ -34,38 +41,6 @@ from adarray.loops.lower.values import (
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
-
-_MOST_GUESSES = 12
-_LARGE = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """What a carried number is assumed to be.
-
-    Attributes
-    ----------
-    kinds : frozenset of str
-    steps : tuple of int, optional
-        Bounds of what an iteration adds to a Python integer.
-    ends : tuple of int, optional
-        Bounds of a Python integer, where steps are not known.
-    """
-
-    kinds: Kinds
-    steps: tuple[int, int] | None = None
-    ends: tuple[int, int] | None = None
-
-
-@dataclass(slots=True)
-class Carried:
-    """A number that iterations pass on."""
-
-    name: str
-    first: Number
-    guess: Guess
-    variable: Var
-    value: Number
 
 
 @dataclass(slots=True)
@@ -171,251 +146,257 @@ class Loops:
         """Read a loop that goes on as long as a condition holds."""
         self._read(Head(node, None, lambda _: None, node.test))
 
-    # -- guesses -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, head: Head) -> None:
-        """Read a loop; try guesses until one holds."""
+        """Read a loop; where the first iteration is of a type of its own, that one by itself."""
         if head.node.orelse:
             raise self.state.refusal("else of a loop")
-        at_once = head.count is not None and head.count.whole == Affine(0)
-        if at_once:
+        if head.count is not None and head.count.whole == Affine(0):
             return
+        saved, line = self.low.snapshot(), self.state.line
+        try:
+            self._settle(head)
+            return
+        except UnsteadyError as error:
+            refusal = self.state.refusal(str(error))
+        except NotCaptured as error:
+            refusal = error
+        self.low.restore(saved)
+        if not self._can_peel(head):
+            raise refusal
+        try:
+            self.state.line = line
+            self._peel(head)
+        except (UnsteadyError, NotCaptured):
+            raise refusal from None
+
+    def _can_peel(self, head: Head) -> bool:
+        return head.count is not None and self.runs(head) and not names.breaks(head.node.body)
+
+    def _peel(self, head: Head) -> None:
+        """Read the first iteration before the others."""
+        assert head.count is not None
+        self.iteration(head, integer(0))
+        count = self.numbers.minus(head.count, integer(1))
+        if count.whole == Affine(0):
+            return
+
+        def bind(k: Number) -> None:
+            head.bind(self.numbers.plus(k, integer(1)))
+
+        self._settle(Head(head.node, self.state.named("count", count), bind, None))
+
+    def iteration(self, head: Head, k: Number) -> Number:
+        """Read an iteration; return whether it ends the loop."""
+        low = self.low
+        depth = len(low.statements.frames)
+        frame = Frame(f"%live{depth}", f"%ended{depth}")
+        low.names[frame.live] = flag(True)
+        low.names[frame.ended or ""] = flag(False)
+        low.statements.frames.append(frame)
+        head.bind(k)
+        low.statements.block(head.node.body)
+        low.statements.frames.pop()
+        ended = low.names[frame.ended or ""]
+        assert isinstance(ended, Number)
+        return ended
+
+    def _settle(self, head: Head) -> None:
+        """Read a loop; try guesses of what it carries until some hold."""
         used = names.Uses()
         if isinstance(head.node, ast.For):
             used.bind(head.node.target)
         elif head.test is not None:
             used.read(head.test)
         used.then(names.uses(head.node.body), True)
-        guesses = self._first(head, used)
-        for attempt in range(_MOST_GUESSES):
-            saved = self.low.snapshot()
-            line = self.state.line
-            wider = self._attempt(head, used, guesses, attempt)
-            if wider == guesses:
+        reading = Reading(self, head, used)
+        guesses: Guesses = reading.first()
+        period = 1
+        for attempt in range(MOST_GUESSES):
+            saved, line = self.low.snapshot(), self.state.line
+            wider, again = reading.attempt(guesses, period, attempt)
+            if wider == guesses and again == period:
                 return
             self.low.restore(saved)
             self.state.line = line
-            guesses = wider
+            guesses, period = wider, again
         raise self.state.refusal("numbers that grow in a way that is not understood")
 
-    def _first(self, head: Head, used: names.Uses) -> dict[str, Guess]:
-        """Return what is carried, as it is before the loop."""
-        guesses: dict[str, Guess] = {}
-        certain = self._runs(head)
-        for name in used.bound:
-            value = self.low.names.get(name)
-            if value is None or isinstance(value, Missing):
-                continue
-            inside = name in used.exposed or name not in used.sure
-            if not inside and (certain or not self.low.is_live(name, head.node)):
-                continue
-            if isinstance(value, Number):
-                exact = value.whole is not None and value.kind == INT
-                guesses[name] = Guess(value.kinds, (0, 0) if exact else None)
-        return guesses
-
-    def _runs(self, head: Head) -> bool:
+    def runs(self, head: Head) -> bool:
         """Whether there is surely an iteration."""
         if head.count is not None:
             assert head.count.whole is not None
             return self.state.facts.at_least(head.count.whole, 1)
         return isinstance(head.test, ast.Constant) and bool(head.test.value)
 
-    def _assumed(self, first: Number, guess: Guess, k: Affine) -> Affine | None:
-        """Return what a carried integer is at the begin of iteration `k`, by a guess."""
-        if guess.kinds != {INT} or first.whole is None:
-            return None
-        if guess.steps is not None:
-            low, high = guess.steps
-            if low == high:
-                return first.whole + k.scaled(low)
-            lows, highs = [first.whole + k.scaled(low)], [first.whole + k.scaled(high)]
-            if low >= 0:
-                lows.append(first.whole)
-            if high <= 0:
-                highs.append(first.whole)
-            return self.state.facts.symbol(lows, highs)
-        assert guess.ends is not None
-        return self.state.facts.symbol([Affine(guess.ends[0])], [Affine(guess.ends[1])])
 
-    def _wider(self, c: Carried, end: Number, attempt: int) -> Guess:
-        """Return a guess that what an iteration leaves keeps to; the same one if it does."""
-        facts = self.state.facts
-        kinds = c.guess.kinds | end.kinds
-        if kinds != {INT} or c.value.whole is None or end.whole is None:
-            return Guess(kinds)
-        guess = c.guess
-        if guess.steps is not None and attempt < _MOST_GUESSES // 2:
-            low, high = facts.range(end.whole - c.value.whole)
-            if attempt == 0:
-                steps = (low, high)
-            else:
-                steps = min(low, guess.steps[0]), max(high, guess.steps[1])
-            if steps[0] > -_LARGE and steps[1] < _LARGE:
-                return replace(guess, steps=steps)
-        assert c.first.whole is not None
-        ends = guess.ends or facts.range(c.first.whole)
-        if guess.ends is not None and facts.within(end.whole, *ends):
-            return guess
-        low, high = facts.range(end.whole)
-        low, high = min(low, ends[0]), max(high, ends[1])
-        if guess.ends is not None:  # as many bits as it takes, so that few guesses are enough
-            bits = max(low.bit_length(), high.bit_length()) + attempt
-            low, high = -(1 << bits) if low < 0 else 0, (1 << bits) - 1
-        return Guess(kinds, None, (max(low, LOWEST), min(high, HIGHEST)))
+class Reading:
+    """One loop as it is read, by guesses of what it carries.
 
-    # -- one reading -------------------------------------------------------------------------------
+    Parameters
+    ----------
+    loops : Loops
+    head : Head
+    used : Uses
+        Names of the body.
+    """
 
-    def _attempt(
-        self, head: Head, used: names.Uses, guesses: dict[str, Guess], attempt: int
-    ) -> dict[str, Guess]:
-        """Read a loop by guesses; return what they should have been."""
-        low, state, facts = self.low, self.state, self.state.facts
-        early = names.breaks(head.node.body)
-        before = dict(low.names)
-        most = Affine(MOST_ITERATIONS) if head.count is None else head.count.whole
+    def __init__(self, loops: Loops, head: Head, used: names.Uses) -> None:
+        self.loops = loops
+        self.low = loops.low
+        self.state = loops.state
+        self.carrying = Carrying(loops.low)
+        self.head = head
+        self.used = used
+        self.runs = loops.runs(head)
+        self.early = names.breaks(head.node.body)
+        # Operators in place bind no other array to a name.
+        self.bound = [
+            n for n in used.bound
+            if not isinstance(self.low.names.get(n), View)
+            or not isinstance(head.node, ast.While | ast.For)
+            or names.is_bound_by_assignment([head.node], n)
+        ]  # fmt: skip
+
+    def first(self) -> dict[str, Guess | ArrayGuess]:
+        """Return what is carried, as it is before the loop."""
+        guesses: dict[str, Guess | ArrayGuess] = {}
+        for name in self.bound:
+            value = self.low.names.get(name)
+            if value is None or isinstance(value, Missing):
+                continue
+            inside = name in self.used.exposed or name not in self.used.sure
+            if not inside and (self.runs or not self.low.is_live(name, self.head.node)):
+                continue
+            guess = self.carrying.first(value)
+            if guess is not None:
+                guesses[name] = guess
+        return guesses
+
+    def attempt(self, guesses: Guesses, period: int, attempt: int) -> tuple[Guesses, int]:
+        """Read the loop by guesses; return what they should have been."""
+        low, state, facts, head = self.low, self.state, self.state.facts, self.head
+        before, fresh = dict(low.names), set(low.fresh)
+        count = head.count
+        if period > 1:
+            if count is None or self.early:
+                raise state.refusal("arrays exchange their names in a loop that may end early")
+            count = state.named("pairs", self.loops.numbers.divided(count, integer(period))[0])
+        most = Affine(MOST_ITERATIONS) if count is None else count.whole
         assert most is not None
         k = facts.symbol([Affine(0)], [most - 1])
-        counted = head.count is not None and not early
+        counted = count is not None and not self.early
         index = Var("int64", state.fresh("i" if counted else "n"))
         go = None if counted else state.fresh("go")
-        test = self._condition(head)
+        test = self._condition()
         if test is not None and isinstance(test.expr, Const) and not test.expr.value:
-            return guesses
-        carried = [self._carried(n, g, k) for n, g in guesses.items()]
-        runs = self._runs(head)
-        for name in used.bound:
+            return guesses, period
+        carried = [self.carrying.declared(n, g, k) for n, g in guesses.items()]
+        for name in self.bound:
             if name not in guesses and name in low.names:
-                low.names[name] = Missing(self._reason(name, before[name]))
-        frame = Frame(f"%live{len(low.statements.frames)}", f"%ended{len(low.statements.frames)}")
+                low.names[name] = Missing(f"{name!r} may not be bound")
         for c in carried:
-            low.names[c.name] = c.value
-        with state.block() as body, facts.assuming(self._holding(head)):
-            low.names[frame.live] = flag(True)
-            low.names[frame.ended or ""] = flag(False)
-            low.statements.frames.append(frame)
-            head.bind(number(index, INT, k))
-            low.statements.block(head.node.body)
-            low.statements.frames.pop()
+            low.names[c.name] = c.value if isinstance(c, CarriedNumber) else c.home
+        with state.block() as body, facts.assuming(self._holding()):
+            at = number(index, INT, k)
+            ended = flag(False)
+            wider: Guesses = {}
+            again = 1
+            for q in range(period):
+                turn = self.loops.numbers.plus(
+                    self.loops.numbers.times(at, integer(period)), integer(q)
+                )
+                ended = self.loops.iteration(head, turn)
+                if q == 0:
+                    again = self._period(carried)
             after = low.names
-            wider = self._judged(carried, after, attempt)
-            ended = after[frame.ended or ""]
-            assert isinstance(ended, Number)
-            ends = self._ends(carried, after)
-            exported = self._exported(head, used, guesses, after)
+            wider = self.carrying.judged(carried, after, attempt)
+            exported = self._exported(guesses, after)
             if go is not None:
-                self._go(head, go, index, ended)
-            for c, e in ends:
-                state.assign(c.variable, e)
+                self._go(go, index, ended)
+            self.carrying.check_writes(carried, body + state.emitter.blocks[-1])
+            self.carrying.passed_on(carried, after)
             for variable, last in exported.values():
                 state.assign(variable, last.expr)
-            if not counted and head.count is not None:
+            if not counted and count is not None:
                 state.assign(index, build.add(index, build.index(1)))
         for variable, _ in exported.values():
             state.emit(Local(variable.name, variable.dtype))
-        self._emit(head, index, go, body, test)
-        self._leave(head, used, (before, after), carried, runs and not early)
-        for name, (variable, last) in exported.items():
-            low.names[name] = Number(variable, last.kinds, last.whole)
-        return wider
+        self._emit(count, index, go, body, test)
+        low.fresh = fresh
+        self._leave(before, after, carried, count, exported)
+        if period > 1:
+            self._rest(period)
+        return wider, again
 
-    def _reason(self, name: str, value: Value) -> str:
-        """Return why a name that an iteration binds cannot be read before it does."""
-        if isinstance(value, (View, Lazy)):
-            return f"{name!r} is an array that iterations pass on"
-        return f"{name!r} may not be bound"
+    def _period(self, carried: Sequence[Carried]) -> int:
+        """Return after how many iterations arrays have their names again; 1 if it is unknown."""
+        after = self.low.names
+        static = [c for c in carried if isinstance(c, CarriedArray) and not c.guess.is_new]
+        homes = [c.home for c in static]
+        if any(after[c.name] not in homes for c in static):
+            return 1
+        if len({id(h) for h in homes}) < len(homes):
+            return 1
+        return self.carrying.period(static, after)
 
-    def _condition(self, head: Head) -> Number | None:
-        if head.test is None:
+    def _rest(self, period: int) -> None:
+        """Read the iterations that are left over where several are written one after the other."""
+        head, numbers = self.head, self.loops.numbers
+        assert head.count is not None
+        whole, rest = numbers.divided(head.count, integer(period))
+        first = numbers.times(whole, integer(period))
+        for q in range(period - 1):
+            at = numbers.plus(first, integer(q))
+
+            def iteration(at: Number = at) -> None:
+                self.loops.iteration(head, at)
+
+            test = numbers.compare("greater", rest, integer(q))
+            self.low.statements.branch(test, iteration, lambda: None)
+
+    # -- conditions --------------------------------------------------------------------------------
+
+    def _condition(self) -> Number | None:
+        if self.head.test is None:
             return None
         with self.low.testing():
-            return self.low.expressions.truth(head.test)
+            return self.low.expressions.truth(self.head.test)
 
-    def _holding(self, head: Head) -> tuple[Affine, ...]:
+    def _holding(self) -> tuple[Affine, ...]:
         """Return what holds in an iteration since the condition does."""
         with self.state.block():  # which is not written: it was evaluated before
-            test = self._condition(head)
+            test = self._condition()
         return () if test is None else test.holds
 
-    def _carried(self, name: str, guess: Guess, k: Affine) -> Carried:
-        """Declare a carried number."""
-        first = self.low.names[name]
-        assert isinstance(first, Number)
-        kinds = self.numbers.joined((first, Number(first.expr, guess.kinds)))
-        if kinds is None and guess.kinds != first.kinds:
-            raise self.state.refusal(f"{name!r} is a number of one type or another")
-        dtype = stored(guess.kinds)
-        assert dtype is not None
-        variable = self.state.local(name, dtype, build.cast(first.expr, dtype))
-        value = Number(variable, guess.kinds, self._assumed(first, guess, k))
-        return Carried(name, first, guess, variable, value)
-
-    def _judged(
-        self, carried: Sequence[Carried], after: dict[str, Value], attempt: int
-    ) -> dict[str, Guess]:
-        """Return guesses to which what an iteration leaves keeps."""
-        wider: dict[str, Guess] = {}
-        for c in carried:
-            end = after.get(c.name)
-            if isinstance(end, Missing):
-                raise self.state.refusal(end.reason)
-            if not isinstance(end, Number):
-                raise self.state.refusal(f"{c.name!r} is a number or another object")
-            wider[c.name] = self._wider(c, end, attempt)
-            if stored(wider[c.name].kinds) is None:
-                raise self.state.refusal(f"{c.name!r} is a number of one type or another")
-        return wider
-
-    def _ends(
-        self, carried: Sequence[Carried], after: dict[str, Value]
-    ) -> list[tuple[Carried, Expr]]:
-        """Return what is carried on, computed before anything is set."""
-        changing = {c.variable for c in carried}
-        out = []
-        for c in carried:
-            end = after[c.name]
-            assert isinstance(end, Number)
-            if end.expr == c.variable:
-                continue
-            expr = build.cast(end.expr, c.variable.dtype)
-            if len(carried) > 1 and not isinstance(expr, Const):
-                simple = isinstance(expr, Var) and expr not in changing
-                if not simple:
-                    name = self.state.fresh(c.name)
-                    self.state.emit(Let(name, expr))
-                    expr = Var(expr.dtype, name)
-            out.append((c, expr))
-        return out
-
-    def _exported(
-        self, head: Head, used: names.Uses, guesses: dict[str, Guess], after: dict[str, Value]
-    ) -> dict[str, tuple[Var, Number]]:
+    def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, tuple[Var, Number]]:
         """Return variables for what the last iteration binds and is read after the loop."""
-        if not self._runs(head):
+        if not self.runs:
             return {}
         out: dict[str, tuple[Var, Number]] = {}
-        for name in used.bound:
+        for name in self.bound:
             value = after.get(name)
             if name in guesses or not isinstance(value, Number):
                 continue
-            if self.low.is_live(name, head.node):
+            if self.low.is_live(name, self.head.node):
                 dtype = stored(value.kinds)
                 assert dtype is not None
                 out[name] = (Var(dtype, self.state.fresh(name)), value)
         return out
 
-    def _go(self, head: Head, go: str, index: Var, ended: Number) -> None:
+    def _go(self, go: str, index: Var, ended: Number) -> None:
         """Write whether there is another iteration."""
-        variable = Var("bool", go)
+        variable, count = Var("bool", go), self.head.count
         if isinstance(ended.expr, Const) and ended.expr.value:
             self.state.assign(variable, build.const(False, "bool"))
             return
         with self.state.block() as body:
-            if head.count is not None:
+            if count is not None:
                 following = build.add(index, build.index(1))
-                goes = build.call("less", "bool", following, head.count.expr)
+                goes = build.call("less", "bool", following, count.expr)
             else:
-                test = self._condition(head)
+                test = self._condition()
                 assert test is not None
                 goes = test.expr
             self.state.assign(variable, goes)
@@ -428,43 +409,53 @@ class Loops:
         self.state.branch(ended.expr, stop, body)
 
     def _emit(
-        self, head: Head, index: Var, go: str | None, body: list[Stmt], test: Number | None
-    ) -> None:
+        self, count: Number | None, index: Var, go: str | None, body: list[Stmt],
+        test: Number | None,
+    ) -> None:  # fmt: skip
         """Write the loop around its body."""
         if go is None:
-            assert head.count is not None
-            self.state.emit(for_(index.name, build.index(0), head.count.expr, body))
+            assert count is not None
+            self.state.emit(for_(index.name, build.index(0), count.expr, body))
             return
-        if head.count is not None:
+        if count is not None:
             self.state.emit(Local(index.name, "int64", None, build.index(0)))
-            starts = build.call("less", "bool", build.index(0), head.count.expr)
+            starts = build.call("less", "bool", build.index(0), count.expr)
         else:
             assert test is not None
             starts = test.expr
         self.state.emit(Local(go, "bool", None, starts))
-        self.state.emit(While(go, tuple(body), head.node.lineno))
+        self.state.emit(While(go, tuple(body), self.head.node.lineno))
 
     def _leave(
-        self, head: Head, used: names.Uses, ways: tuple[dict[str, Value], dict[str, Value]],
-        carried: Sequence[Carried], complete: bool,
-    ) -> None:  # fmt: skip
+        self,
+        before: dict[str, Value],
+        after: dict[str, Value],
+        carried: Sequence[Carried],
+        count: Number | None,
+        exported: dict[str, tuple[Var, Number]],
+    ) -> None:
         """Have names stand for what they are after the loop."""
-        before, after = ways
-        facts = self.state.facts
-        self.low.names = dict(before)
-        for name in used.bound:
+        low = self.low
+        low.names = dict(before)
+        for name in self.bound:
             if name in before or name in after:
-                self.low.names[name] = Missing(f"{name!r} may not be bound after the loop")
-        if complete and head.count is not None and head.count.whole is not None:
-            trips = head.count.whole
+                value = after.get(name)
+                kept = isinstance(value, View) and self._is_fixed(value) and self.runs
+                reason = Missing(f"{name!r} may not be bound after the loop")
+                low.names[name] = value if kept and value is not None else reason
+        if count is not None and not self.early:
+            trips = count.whole
         else:
-            most = Affine(MOST_ITERATIONS) if head.count is None else head.count.whole
+            most = Affine(MOST_ITERATIONS) if count is None else count.whole
             assert most is not None
-            trips = facts.symbol([Affine(0)], [most])
-        runs = self._runs(head)
-        for c in carried:
-            end = after[c.name]
-            assert isinstance(end, Number)
-            kinds = end.kinds if runs else c.guess.kinds
-            whole = self._assumed(c.first, c.guess, trips)
-            self.low.names[c.name] = Number(c.variable, kinds, whole)
+            trips = self.state.facts.symbol([Affine(0)], [most])
+        assert trips is not None
+        self.carrying.leave(carried, after, trips, self.runs)
+        for name, (variable, last) in exported.items():
+            low.names[name] = Number(variable, last.kinds, last.whole)
+
+    def _is_fixed(self, view: View) -> bool:
+        """Whether a view is the same one in all iterations."""
+        parts = [view.offset, *(x for a in view.axes for x in (a.extent, a.stride))]
+        fixed = all(x.whole is not None and x.whole.value is not None for x in parts)
+        return fixed and self.state.is_fixed(*(x.expr for x in parts))

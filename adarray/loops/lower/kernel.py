@@ -35,7 +35,7 @@ from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
 from adarray.loops.lower.statements import Statements
-from adarray.loops.lower.values import Missing, Number, Span, Value, integer, number
+from adarray.loops.lower.values import Missing, Number, Span, Value, View, integer, number
 from adarray.loops.lower.views import Indexing
 
 
@@ -52,6 +52,12 @@ class LoopLowering:
         How many writes into arrays there are in the text.
     in_test : bool
         Whether only the truth of what is read matters.
+    homes : dict
+        Where arrays lie that iterations bind anew, by name.
+    fresh : set of str
+        Memories of those of which an array was bound in this iteration.
+    unsure : set of str
+        Memories of arrays that another array may lie in, if a loop had no iterations.
     """
 
     def __init__(self, state: State, scope: Scope, variables: dict[str, Form]) -> None:
@@ -61,6 +67,10 @@ class LoopLowering:
         self.names: dict[str, Value] = {}
         self.stores = 0
         self.in_test = False
+        self.homes: dict[str, View] = {}
+        self.fresh: set[str] = set()
+        self.unsure: set[str] = set()
+        self.initial: dict[str, Value] = {}
         self.numbers = Arithmetic(state)
         self.views = Indexing(self.numbers)
         self.elements = Elements(self.numbers, self.views)
@@ -112,17 +122,20 @@ class LoopLowering:
         return (
             [len(b) for b in s.emitter.blocks], set(s.emitter.names), dict(s.parameters),
             dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
-            dict(self.names), self.stores,
+            dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
+            list(self.statements.frames), self.functions.depth, self.scope, self.in_test,
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Go back to where a snapshot was taken."""
         s = self.state
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
-         self.names, self.stores) = saved  # fmt: skip
+         self.names, self.stores, self.homes, self.fresh, self.unsure,
+         self.statements.frames,
+         self.functions.depth, self.scope, self.in_test) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
-        s.emitter.names = taken
+        s.emitter.names = set(taken)
         del s.prologue[prologue:], s.facts.symbols[symbols:]
 
     # -- variables, results ------------------------------------------------------------------------
@@ -131,6 +144,7 @@ class LoopLowering:
         """Have names stand for the variables as they are before the loop."""
         for name, form in self.variables.items():
             self.names[name] = self._initial(name, form)
+        self.initial = dict(self.names)
 
     def _initial(self, name: str, form: Form) -> Value:
         if isinstance(form, ArrayForm):
@@ -174,9 +188,15 @@ class LoopLowering:
             raise self.state.refusal(f"{name!r} may not be bound")
         if isinstance(value, Missing):
             raise self.state.refusal(value.reason)
+        if value is self.initial.get(name):
+            return None
+        if isinstance(value, View):
+            return self._array_result(name, value)
         if not isinstance(value, Number):
             raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
         kind = value.kind
+        if value.kinds == {FLOAT, "float64"}:  # whose values are the same
+            kind = "float64"
         if kind is None:
             raise self.state.refusal(f"{name!r} is a number of one type or another after the loop")
         dtype = dtype_of(kind)
@@ -184,11 +204,25 @@ class LoopLowering:
         memory = self.state.parameter(f"{name}_out", Workspace(dtype, (1,)), dtype, True).name
         self.state.written.add(memory)
         view = self.state.buffer(memory, dtype, (integer(1),))
-        self.state.store(view, build.index(0), value.expr)
+        self.state.store(view, build.index(0), build.cast(value.expr, dtype))
         form: Form = Scalar(dtype, kind in PYTHON)
         if kind == INT:
             form = WholeNumber(0)
         return Result(name, memory, form)
+
+    def _array_result(self, name: str, view: View) -> Result:
+        """Return where an array lies after the loop."""
+        own = view.offset.expr == build.index(0) and self.views.is_whole(view)
+        shape = tuple(e.whole.value for e in view.shape if e.whole is not None)
+        whole = self.views.count(view.shape).whole
+        if whole is None or not self.state.facts.equal(
+            whole, self.views.count(view.buffer.shape).whole or whole + 1
+        ):
+            own = False
+        if not own or any(e is None for e in shape):
+            raise self.state.refusal(f"{name!r} is a part of an array after the loop")
+        form = ArrayForm(view.dtype, tuple(e for e in shape if e is not None))
+        return Result(name, view.buffer.name, form)
 
     def kernel(self, name: str) -> ThreadKernel:
         """Return what was written."""

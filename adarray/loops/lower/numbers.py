@@ -9,7 +9,7 @@ import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr
 from adarray.kernels import build
-from adarray.kernels.types import FLOATS
+from adarray.kernels.types import FLOATS, INTEGERS
 from adarray.loops.lower import scalars
 from adarray.loops.lower.intervals import HIGHEST, LOWEST, Affine
 from adarray.loops.lower.kinds import (
@@ -45,6 +45,10 @@ class Arithmetic:
         self.facts = state.facts
 
     # -- constants, conversions --------------------------------------------------------------------
+
+    def is_fixed(self, a: Number) -> bool:
+        """Whether a number is the same in all iterations."""
+        return a.whole is not None and a.whole.value is not None
 
     def constant(self, value: object) -> Number | None:
         """Return a number that stands in the text; None for other objects."""
@@ -188,6 +192,10 @@ class Arithmetic:
             quotient, rest = (
                 build.subtract(quotient, one), build.where(below, build.add(rest, y), rest)
             )  # fmt: skip
+        if low == high and least == most:
+            return number(quotient, INT, Affine(low // least)), number(
+                rest, INT, Affine(low % least)
+            )
         return (
             number(quotient, INT, facts.symbol(lows, highs)),
             number(rest, INT, facts.symbol([Affine(0)], rest_highs)),
@@ -245,6 +253,10 @@ class Arithmetic:
             return number(
                 build.cast(a.expr, "int64"), INT, self.facts.symbol([Affine(0)], [Affine(1)])
             )
+        if a.whole is None and a.kind in INTEGERS and a.kind != "uint64":
+            limits = np.iinfo(a.kind)
+            whole = self.facts.symbol([Affine(int(limits.min))], [Affine(int(limits.max))])
+            a = number(a.expr, a.kind, whole)
         if a.whole is None or not self.facts.within(a.whole, LOWEST, HIGHEST):
             raise self.state.refusal("an integer whose size is not known")
         return number(build.cast(a.expr, "int64"), INT, a.whole)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr
 from adarray.compiler.scalars.catalogue import FUNCTIONS
+from adarray.compiler.scalars.dtypes import SIZES
 from adarray.kernels import build
 from adarray.kernels.build import add, compare, const, divide, logical_not, multiply, where
 from adarray.kernels.functions import MATH, PREDICATES
@@ -185,6 +186,8 @@ def _of_integers(name: str, args: tuple[Expr, ...], dtype: str, let: Let) -> Exp
         return build.cast(build.call("bitwise_xor", dtype, args[0], ones), dtype)
     if name in ("positive", "floor", "ceil", "trunc", "rint"):
         return args[0]
+    if name in ("left_shift", "right_shift"):
+        return _shifted(name, *args)
     if name == "power":
         p = args[1]
         if not isinstance(p, Const) or not 0 <= p.value <= _MOST_FACTORS:
@@ -208,6 +211,18 @@ def _of_integers(name: str, args: tuple[Expr, ...], dtype: str, let: Let) -> Exp
     if name in ("floor_divide", "remainder", "fmod"):
         return _divided(name, x, rest[0], let)
     return None
+
+
+def _shifted(name: str, a: Expr, by: Expr) -> Expr | None:
+    """Return a shift by a number of bits that is known."""
+    dtype = a.dtype
+    if not isinstance(by, Const) or not 0 <= by.value < 8 * SIZES[dtype]:
+        return None
+    if name == "right_shift":
+        return build.cast(Apply(dtype, name, (a, by)), dtype)
+    wide = "uint64" if dtype.endswith("64") else "uint32"
+    shifted = Apply(wide, name, (build.cast(a, wide), build.cast(by, wide)))
+    return build.cast(shifted, dtype)
 
 
 def compare_same(name: str, a: Expr, b: Expr) -> Expr:

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from adarray.compiler.ir.loopir import Assign, Const, Expr, Let, Load, Local, Store, Var
-from adarray.compiler.ir.threads import Stmt, for_, if_
+from adarray.compiler.ir.threads import Stmt, for_, if_, variables
+from adarray.compiler.scalars.dtypes import INTEGERS
 from adarray.kernels import build
 from adarray.kernels.functions import SPELLED
 from adarray.kernels.lower import RESERVED
@@ -148,12 +151,27 @@ class State:
                 self.whole(f"{name}_{axis}", Extent(name, axis), extent)
                 for axis, extent in enumerate(form.shape)
             )
-            self.buffers[name] = self.buffer(memory.name, form.dtype, shape, True)
+            self.buffers[name] = self.buffer(memory.name, form.dtype, shape)
         return whole_view(self.buffers[name])
 
-    def buffer(
-        self, name: str, dtype: str, shape: tuple[Number, ...], at_start: bool = False
-    ) -> Buffer:
+    def is_fixed(self, *exprs: Expr) -> bool:
+        """Whether expressions are computed from parameters alone."""
+        fixed = {p.name for p in self.parameters.values()}
+        fixed |= {s.name for s in self.prologue if isinstance(s, Let)}
+        return all(variables(e) <= fixed for e in exprs)
+
+    def once(self, name: str, value: Expr) -> Expr:
+        """Return an expression by a name; before the loop, if it is the same in all iterations."""
+        if not self.is_fixed(value):
+            return self.let(name, value)
+        known = (s.name for s in self.prologue if isinstance(s, Let) and s.value == value)
+        unique = next(known, None)
+        if unique is None:
+            unique = self.fresh(name)
+            self.prologue.append(Let(unique, value))
+        return Var(value.dtype, unique)
+
+    def buffer(self, name: str, dtype: str, shape: tuple[Number, ...]) -> Buffer:
         """Return memory of an array; its strides get names."""
         strides = [integer(1)]
         for extent in reversed(shape[1:]):
@@ -162,9 +180,7 @@ class State:
             assert extent.whole is not None
             expr = build.multiply(extent.expr, last.expr)
             if not build.is_simple(expr):
-                unique = self.fresh(f"{name}_row")
-                (self.prologue.append if at_start else self.emit)(Let(unique, expr))
-                expr = Var("int64", unique)
+                expr = self.once(f"{name}_row", expr)
             value = last.whole.value
             if value is not None:
                 whole = extent.whole.scaled(value)
@@ -188,7 +204,10 @@ class State:
         self.workspaces += 1
         memory = self.parameter(name, Workspace(dtype, (count,)), dtype, True)
         self.written.add(memory.name)
-        shape = tuple(self.named(f"{name}_{i}", e) for i, e in enumerate(shape))
+        shape = tuple(
+            e if build.is_simple(e.expr) else number(self.once(f"{name}_{i}", e.expr), INT, e.whole)
+            for i, e in enumerate(shape)
+        )
         return whole_view(self.buffer(memory.name, dtype, shape))
 
     # -- memory ------------------------------------------------------------------------------------
@@ -196,7 +215,11 @@ class State:
     def load(self, buffer: Buffer, index: Expr) -> Number:
         """Return an element, by a name."""
         expr = self.let(f"{buffer.name}_at", Load(buffer.dtype, buffer.name, index))
-        return number(expr, buffer.dtype)
+        whole = None
+        if buffer.dtype in INTEGERS and buffer.dtype != "uint64":
+            limits = np.iinfo(buffer.dtype)
+            whole = self.facts.symbol([Affine(int(limits.min))], [Affine(int(limits.max))])
+        return number(expr, buffer.dtype, whole)
 
     def store(self, buffer: Buffer, index: Expr, value: Expr) -> None:
         """Set an element."""

@@ -146,7 +146,7 @@ class Statements:
         """Assign a value to a target."""
         self.state.line = getattr(target, "lineno", self.state.line)
         if isinstance(target, ast.Name):
-            self.low.names[target.id] = self.settled(value, target.id)
+            self.low.names[target.id] = self._at_home(target.id, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
@@ -162,6 +162,26 @@ class Statements:
         if isinstance(value, Missing):
             raise self.state.refusal(value.reason)
         return self.low.elements.settled(value, name)
+
+    def _at_home(self, name: str, value: Value) -> Value:
+        """Return what a name stands for: an array that a loop passes on, where that lies.
+
+        Nobody else has the array that lies there, so that it need not stay as it is.
+        """
+        home = self.low.homes.get(name)
+        if home is None or not isinstance(value, Lazy) or value.dtype != home.dtype:
+            return self.settled(value, name)
+        others = [v for n, v in self.low.names.items() if n != name and isinstance(v, View)]
+        fits = len(value.shape) == len(home.shape) and all(
+            self.low.views.same(a, b) for a, b in zip(value.shape, home.shape, strict=True)
+        )
+        if not fits or self.low.functions.depth or any(
+            v.buffer.name == home.buffer.name for v in others
+        ):  # fmt: skip
+            return self.settled(value, name)
+        self.low.elements.store(home, value)
+        self.low.fresh.add(home.buffer.name)
+        return home
 
     def _parts(self, value: Value, count: int) -> Sequence[Value]:
         if isinstance(value, Items) and len(value.items) == count:
@@ -186,6 +206,11 @@ class Statements:
     def store(self, view: View, value: Value) -> None:
         """Write a value into the elements of a view."""
         self.low.stores += 1
+        if view.buffer.name in self.low.unsure:
+            raise self.state.refusal("an array is written that may be another one")
+        home = any(h.buffer.name == view.buffer.name for h in self.low.homes.values())
+        if home and view.buffer.name not in self.low.fresh:
+            raise self.state.refusal("an array is written before it is bound in an iteration")
         self.low.elements.store(view, self.low.expressions.numeric(value))
 
     def _in_place(self, s: ast.AugAssign) -> None:
@@ -233,18 +258,21 @@ class Statements:
             (then if test.expr.value else orelse)()
             return
         condition = self.state.let("test", test.expr)
-        before = dict(self.low.names)
+        before, fresh = dict(self.low.names), set(self.low.fresh)
         with self.state.block() as body, facts.assuming(test.holds):
             dead = facts.impossible()
             if not dead:
                 then()
         first, self.low.names = self.low.names, before.copy()
+        bound, self.low.fresh = self.low.fresh, fresh
         with self.state.block() as other, facts.assuming(test.fails):
             dead_too = facts.impossible()
             if not dead_too:
                 orelse()
         second = self.low.names
         self.low.names = before
+        if not dead:
+            self.low.fresh = bound if dead_too else bound & self.low.fresh
         if dead or dead_too:
             self.low.names = second if dead else first
             for statement in other if dead else body:
