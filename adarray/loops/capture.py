@@ -30,7 +30,8 @@ from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
 from adarray.kernels.types import FLOATS
-from adarray.loops import comparing
+from adarray.loops import comparing, names
+from adarray.loops.attributes import attributes, named
 from adarray.loops.forms import (
     ArrayForm,
     Bound,
@@ -47,6 +48,7 @@ from adarray.loops.forms import (
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
 
@@ -141,10 +143,30 @@ class LoopCall:
             value = self._global(name)
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
                 self.values[name] = value
-        self.forms = {n: form_of(x) for n, x in self.values.items()}
         self._resolved: list[tuple[str, Any]] = []
+        self.loop = self._with_attributes()
+        self.forms = {n: form_of(x) for n, x in self.values.items()}
+        self._resolved.clear()
 
     # -- its text ----------------------------------------------------------------------------------
+
+    def _with_attributes(self) -> Loop:
+        """Make variables of arrays and numbers in objects; return the loop with names for them."""
+        loop = self.place.loop
+        in_objects = {
+            n: x for n, x in attributes(loop, self._value_of).items()
+            if not isinstance(form_of(x), Known)
+        }  # fmt: skip
+        if not in_objects:
+            return loop
+        loop, name_of = _loops.with_names(self.place, frozenset(in_objects))
+        read = names.read_in(loop) | names.stored_in(loop)
+        self.values = {n: x for n, x in self.values.items() if n in read}
+        self.values |= {name_of[n]: x for n, x in in_objects.items()}
+        return loop
+
+    def _value_of(self, name: str) -> Any:
+        return self.values[name] if name in self.values else self.resolve(name)
 
     def spaces(self) -> tuple[Any, Any]:
         """Return the globals and the builtins of the function."""
@@ -199,7 +221,7 @@ class LoopCall:
         return entry.loop
 
     def _lowering(self) -> _Lowering:
-        loop = self.place.loop
+        loop = self.loop
         why = not_worthwhile(loop, self.forms, self.iterable)
         if why is not None:
             return _Lowering(None, (why, loop.lineno), ())
@@ -284,8 +306,8 @@ class LoopCall:
         operands, launch = self._bound(loop, operation, recorder)
         expected = comparing.expected(self) if checking() and not BATCHED else None
         outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
-        names = operation.outputs
-        by_name = dict(zip(names, outputs if len(names) > 1 else (outputs,), strict=True))
+        results = outputs if len(operation.outputs) > 1 else (outputs,)
+        by_name = dict(zip(operation.outputs, results, strict=True))
         parameters = {s.name: p for p, s in loop.sources if isinstance(s, Variable)}
         for name in loop.writes:
             if parameters[name] in by_name:
@@ -293,18 +315,18 @@ class LoopCall:
                 target = self.values[name]
                 assign(target, _shaped(result, target.shape))
         by_variable = {r.variable: r for r in loop.results}
-        results = []
+        bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
             if result is not None:
-                results.append(_result(result, by_name[result.parameter]))
+                bound.append(_result(result, by_name[result.parameter]))
             elif name in self.values:
-                results.append(self.values[name])  # another reference to what it was
+                bound.append(self.values[name])  # another reference to what it was
             else:
                 raise UntraceableError(f"jit, internal: a captured loop does not bind {name}")
         if expected is not None:
-            comparing.check(self, expected, dict(zip(self.place.wanted, results, strict=True)))
-        return tuple(results)
+            comparing.check(self, expected, dict(zip(self.place.wanted, bound, strict=True)))
+        return tuple(bound)
 
     def _bound(
         self, loop: LoopKernel, operation: Operation, recorder: TracingEngine
@@ -473,6 +495,22 @@ class _Memo:
         self.entries[key] = entry
 
 
+class _Loops:
+    """Loops with names in the place of attributes."""
+
+    def __init__(self) -> None:
+        self._named: dict[Any, tuple[Place, tuple[Loop, dict[str, str]]]] = {}
+
+    def with_names(
+        self, place: Place, attribute_names: frozenset[str]
+    ) -> tuple[Loop, dict[str, str]]:
+        """Return the loop of a place with names in the place of attributes, and these names."""
+        key = id(place), attribute_names
+        if key not in self._named:
+            self._named[key] = place, named(place.loop, attribute_names)
+        return self._named[key][1]
+
+
 class _Lowerings:
     """Memos of places."""
 
@@ -511,6 +549,7 @@ class _Operations:
         return operation
 
 
+_loops = _Loops()
 _lowerings = _Lowerings()
 _operations = _Operations()
 

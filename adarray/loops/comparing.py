@@ -34,10 +34,10 @@ def expected(call: LoopCall) -> dict[str, Any]:
         All its variables after the loop.
     """
     place = call.place
-    loop = ast.fix_missing_locations(ast.Module([place.loop], []))
+    loop = ast.fix_missing_locations(ast.Module([call.loop], []))
     code = compile(loop, place.file, "exec", dont_inherit=True)
     copies = {id(x): plain(x) for x in call.values.values()}
-    names = {n.id for n in ast.walk(place.loop) if isinstance(n, ast.Name)} - place.local
+    names = {n.id for n in ast.walk(call.loop) if isinstance(n, ast.Name)} - place.local
     space: dict[str, Any] = {}
     for name in names:
         with contextlib.suppress(NameError):

@@ -122,7 +122,9 @@ class Expressions:
     def shown(self, value: Value) -> str:
         """Return a value as reasons show it."""
         if isinstance(value, Known):
-            return f"the object {getattr(value.value, '__name__', repr(value.value))[:60]}"
+            name = getattr(value.value, "__name__", None)
+            # What objects show of themselves may be traced values, whose text jit refuses.
+            return f"the object {name}" if name else f"an object of {type(value.value).__name__}"
         return {
             View: "an array", Lazy: "an array", Items: "a tuple", Method: "a method",
             Span: "a range", Number: "a number",
