@@ -67,7 +67,8 @@ def _value(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
         if not client_of(owner.__dict__):
             return _NOT_THERE  # np.pi stands in the text
         return owner.__dict__.get(node.attr, _NOT_THERE)
-    plain = kind.__getattribute__ is object.__getattribute__ and "__dict__" in dir(kind)
+    looked_up: Any = object.__getattribute__
+    plain = kind.__getattribute__ is looked_up and "__dict__" in dir(kind)
     space = owner.__dict__ if plain else None
     if type(space) is not dict or node.attr not in space:
         return _NOT_THERE
@@ -78,18 +79,23 @@ def _value(node: ast.expr, value_of: Callable[[str], Any]) -> Any:
 
 
 class _Naming(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
+    def __init__(self, attribute_names: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+        self._attributes = attribute_names
+        self._aliases = aliases
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        name = self._names.get(dotted(node))
-        if name is not None and isinstance(node.ctx, ast.Load):
-            return ast.copy_location(ast.Name(name, ast.Load()), node)
-        return self.generic_visit(node)
+        name = self._attributes.get(dotted(node))
+        if name is None or not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)
+        return ast.copy_location(ast.Name(self._aliases.get(name, name), ast.Load()), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        name = self._aliases.get(node.id)
+        return node if name is None else ast.copy_location(ast.Name(name, node.ctx), node)
 
 
-def named(loop: Loop, attribute_names: Iterable[str]) -> tuple[Loop, dict[str, str]]:
-    """Return a copy of a loop with names in the place of attributes, and these names."""
+def names_for(loop: Loop, attribute_names: Iterable[str]) -> dict[str, str]:
+    """Return names that take the place of attributes."""
     used = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
     names: dict[str, str] = {}
     for attribute in sorted(attribute_names):
@@ -98,5 +104,19 @@ def named(loop: Loop, attribute_names: Iterable[str]) -> tuple[Loop, dict[str, s
             name += "_"
         used.add(name)
         names[attribute] = name
-    out: Loop = _Naming(names).visit(copy.deepcopy(loop))
-    return out, names
+    return names
+
+
+def named(loop: Loop, attribute_names: Mapping[str, str], aliases: Mapping[str, str]) -> Loop:
+    """Return a copy of a loop with names in the place of attributes.
+
+    Parameters
+    ----------
+    loop : For or While
+    attribute_names : mapping of str to str
+        From attributes to names.
+    aliases : mapping of str to str
+        From these, and from other names, to those that take their place.
+    """
+    out: Loop = _Naming(attribute_names, aliases).visit(copy.deepcopy(loop))
+    return out

@@ -31,7 +31,7 @@ from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
 from adarray.kernels.types import FLOATS
 from adarray.loops import comparing, names
-from adarray.loops.attributes import attributes, named
+from adarray.loops.attributes import attributes, named, names_for
 from adarray.loops.forms import (
     ArrayForm,
     Bound,
@@ -144,26 +144,46 @@ class LoopCall:
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
                 self.values[name] = value
         self._resolved: list[tuple[str, Any]] = []
-        self.loop = self._with_attributes()
+        self.loop = self._with_one_name()
         self.forms = {n: form_of(x) for n, x in self.values.items()}
         self._resolved.clear()
 
     # -- its text ----------------------------------------------------------------------------------
 
-    def _with_attributes(self) -> Loop:
-        """Make variables of arrays and numbers in objects; return the loop with names for them."""
+    def _with_one_name(self) -> Loop:
+        """Make variables of arrays and numbers in objects, and give each array one name.
+
+        Returns
+        -------
+        For or While
+            The loop with these names.
+        """
         loop = self.place.loop
         in_objects = {
             n: x for n, x in attributes(loop, self._value_of).items()
             if not isinstance(form_of(x), Known)
         }  # fmt: skip
-        if not in_objects:
+        name_of = names_for(loop, in_objects) if in_objects else {}
+        values = self.values | {name_of[n]: x for n, x in in_objects.items()}
+        aliases = self._aliases(values)
+        if not in_objects and not aliases:
             return loop
-        loop, name_of = _loops.with_names(self.place, frozenset(in_objects))
+        loop = _loops.renamed(self.place, name_of, aliases)
         read = names.read_in(loop) | names.stored_in(loop)
-        self.values = {n: x for n, x in self.values.items() if n in read}
-        self.values |= {name_of[n]: x for n, x in in_objects.items()}
+        self.values = {n: x for n, x in values.items() if n in read}
         return loop
+
+    def _aliases(self, values: dict[str, Any]) -> dict[str, str]:
+        """Return names of arrays that have another name, and that; they are not bound anew."""
+        bound = names.stored_in(self.place.loop)
+        first: dict[int, str] = {}
+        aliases: dict[str, str] = {}
+        for name, x in sorted(values.items()):
+            if name not in bound and isinstance(form_of(x), ArrayForm):
+                kept = first.setdefault(id(x), name)
+                if kept != name:
+                    aliases[name] = kept
+        return aliases
 
     def _value_of(self, name: str) -> Any:
         return self.values[name] if name in self.values else self.resolve(name)
@@ -243,7 +263,8 @@ class LoopCall:
         elif iterable is None:
             over = None
         else:
-            over = (type(iterable), np.shape(iterable) if isinstance(iterable, Handle) else None)
+            array = isinstance(iterable, (Handle, np.ndarray))
+            over = (type(iterable), form_of(iterable) if array else None)
         parts: list[Any] = []
         for name, form in self.forms.items():
             if isinstance(form, Known):
@@ -252,15 +273,7 @@ class LoopCall:
                 parts.append((name, type(form.value), form.value))
             else:
                 parts.append((name, form))
-        return over, self._same_objects(), tuple(parts)
-
-    def _same_objects(self) -> tuple[tuple[str, ...], ...]:
-        """Return groups of names that are bound to the same array."""
-        groups: dict[int, list[str]] = {}
-        for name, x in self.values.items():
-            if isinstance(self.forms[name], ArrayForm):
-                groups.setdefault(id(x), []).append(name)
-        return tuple(tuple(g) for g in groups.values() if len(g) > 1)
+        return over, self.loop, tuple(parts)
 
     # -- memory and derivatives --------------------------------------------------------------------
 
@@ -496,19 +509,17 @@ class _Memo:
 
 
 class _Loops:
-    """Loops with names in the place of attributes."""
+    """Loops with other names."""
 
     def __init__(self) -> None:
-        self._named: dict[Any, tuple[Place, tuple[Loop, dict[str, str]]]] = {}
+        self._renamed: dict[Any, tuple[Place, Loop]] = {}
 
-    def with_names(
-        self, place: Place, attribute_names: frozenset[str]
-    ) -> tuple[Loop, dict[str, str]]:
-        """Return the loop of a place with names in the place of attributes, and these names."""
-        key = id(place), attribute_names
-        if key not in self._named:
-            self._named[key] = place, named(place.loop, attribute_names)
-        return self._named[key][1]
+    def renamed(self, place: Place, attribute_names: dict[str, str], aliases: Any) -> Loop:
+        """Return the loop of a place with other names: see `named`."""
+        key = id(place), tuple(attribute_names.items()), tuple(aliases.items())
+        if key not in self._renamed:
+            self._renamed[key] = place, named(place.loop, attribute_names, aliases)
+        return self._renamed[key][1]
 
 
 class _Lowerings:

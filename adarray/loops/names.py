@@ -78,7 +78,10 @@ def targets_of(*targets: ast.AST | None) -> Names:
 
 def parameters_of(function: ast.FunctionDef) -> Names:
     """Return the names of a function's parameters."""
-    a = function.args
+    return _parameters(function.args)
+
+
+def _parameters(a: ast.arguments) -> Names:
     rest = [x for x in (a.vararg, a.kwarg) if x is not None]
     return frozenset(x.arg for x in [*a.posonlyargs, *a.args, *a.kwonlyargs, *rest])
 
@@ -93,9 +96,26 @@ def shared_in(function: ast.FunctionDef) -> Names:
     }  # fmt: skip
     for n in inside(function.body):
         if isinstance(n, Scope) or (isinstance(n, ast.GeneratorExp) and id(n) not in at_once):
-            names |= read_in(n) | {x for m in ast.walk(n) for x in _declared(m)}
-            names |= {m.id for m in ast.walk(n) if isinstance(m, ast.Name)}
+            names |= _free(n)
     return frozenset(names)
+
+
+def _free(scope: ast.AST) -> Names:
+    """Return the names of functions around it that a function, or one inside of it, uses."""
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        body: list[ast.AST] = [*scope.body]
+        declared = frozenset(x for n in inside(body) for x in _declared(n))
+        own = (_parameters(scope.args) | stored_in(*body)) - declared
+    elif isinstance(scope, ast.Lambda):
+        body, declared, own = [scope.body], _NONE, _parameters(scope.args)
+    elif isinstance(scope, ast.ClassDef):
+        # What it reads itself it reads at once.
+        return _NONE.union(*(_free(n) for n in inside(scope.body) if isinstance(n, Scope)))
+    else:
+        body, declared, own = [*ast.iter_child_nodes(scope)], _NONE, _NONE
+    used = {n.id for n in inside(body) if isinstance(n, ast.Name)}
+    inner = (_free(n) for n in inside(body) if isinstance(n, Scope))
+    return declared.union(used, *inner) - own
 
 
 def _declared(node: ast.AST) -> list[str]:
