@@ -122,10 +122,10 @@ class Elements:
     # -- storing -----------------------------------------------------------------------------------
 
     @contextmanager
-    def nest(self, shape: Sequence[Number]) -> Iterator[tuple[Number, ...]]:
-        """Write loops over all indices of a shape."""
+    def nest(self, shape: Sequence[Number], adds: bool = False) -> Iterator[tuple[Number, ...]]:
+        """Write loops over all indices of a shape; with `adds`, they add to a variable."""
         with ExitStack() as stack:
-            yield tuple(stack.enter_context(self.state.loop("k", e)) for e in shape)
+            yield tuple(stack.enter_context(self.state.loop("k", e, adds)) for e in shape)
 
     def store(self, target: View, value: Array | Number) -> None:
         """Set the elements of a view."""

@@ -110,7 +110,7 @@ class Reductions:
             zeros = [integer(0) if i is None else i for i in fixed]
             first = self.elements.element(value, zeros).expr
         total = self.state.local("total", first.dtype, first)
-        with self.elements.nest([value.shape[a] for a in axes]) as loops:
+        with self.elements.nest([value.shape[a] for a in axes], True) as loops:
             rest = iter(loops)
             indices = [next(rest) if i is None else i for i in fixed]
             x = self.elements.element(value, indices)
@@ -204,7 +204,7 @@ class Reductions:
         def element(indices: tuple[Number, ...]) -> Number:
             row, column = indices[: len(a.shape) - 1], indices[len(a.shape) - 1 :]
             total = self.state.local("total", dtype, build.const(0, dtype))
-            with self.state.loop("k", inner) as k:
+            with self.state.loop("k", inner, True) as k:
                 x = self.elements.element(a, (*row, k))
                 y = self.elements.element(b, (k, *column))
                 self.state.assign(total, _added(total, self._product(x, y, dtype)))

@@ -117,8 +117,11 @@ class State:
             self.emit(if_(condition, body, orelse))
 
     @contextmanager
-    def loop(self, name: str, extent: Number) -> Iterator[Number]:
-        """Write a loop over indices below `extent`; give the index."""
+    def loop(self, name: str, extent: Number, adds: bool = False) -> Iterator[Number]:
+        """Write a loop over indices below `extent`; give the index.
+
+        With `adds`, the order in which it adds to a variable is free.
+        """
         assert extent.whole is not None
         if extent.whole == Affine(1):
             yield integer(0)
@@ -127,7 +130,8 @@ class State:
         whole = self.facts.symbol([Affine(0)], [extent.whole - 1])
         with self.block() as body:
             yield number(index, INT, whole)
-        self.emit(for_(index.name, build.index(0), extent.expr, body))
+        kind = "vector" if adds else "serial"
+        self.emit(for_(index.name, build.index(0), extent.expr, body, kind))
 
     # -- parameters --------------------------------------------------------------------------------
 
