@@ -188,7 +188,8 @@ class ForwardPart:
         if counts:
             body.append(Assign(count.name, build.add(count, build.index(1))))
         if n.var is not None:
-            out.append(for_(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
+            start, stop = self.expr(n.start), self.expr(n.stop)
+            out.append(for_(self.name(n.var), start, stop, tuple(body), n.kind))
         else:
             assert n.condition is not None
             out.append(While(self.name(n.condition.name), tuple(body)))

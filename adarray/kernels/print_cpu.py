@@ -22,6 +22,7 @@ from adarray.compiler.ir.loopir import (
     Local,
     Store,
     Var,
+    walk,
 )
 from adarray.compiler.ir.threads import (
     INDICES,
@@ -37,6 +38,7 @@ from adarray.compiler.ir.threads import (
     all_statements,
     inside,
     is_collective,
+    operands,
     reads,
 )
 from adarray.kernels import build
@@ -170,6 +172,17 @@ class ThreadCPrinter(ThreadPrinter):
         self.line("}")
         self.line(f"int64_t {self.name}_scratch(const int64_t *i) {{ return 0; }}")
         return "\n".join(self.lines) + "\n"
+
+    def vector(self, s: For) -> None:
+        """Print that sums of a loop may be added up in any order, if it does nothing else."""
+        last = s.body[-1] if s.kind == "vector" and s.body else None
+        if not isinstance(last, Assign) or not all(isinstance(x, Let) for x in s.body[:-1]):
+            return
+        old = Var(last.value.dtype, last.name)
+        value = last.value
+        adds = isinstance(value, Apply) and value.name == "add" and value.args[0] == old
+        if adds and sum(old in walk(e) for x in s.body for e in operands(x)) == 1:
+            self.line(f"#pragma omp simd reduction(+:{self.text.names.get(last.name, last.name)})")
 
     # -- memory of a block ---------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class ThreadPrinter:
             if s.orelse:
                 self.nested("else", s.orelse)
         elif isinstance(s, For):
+            self.vector(s)
             head = f"int64_t {s.var} = {self.text(s.start)}; {s.var} < {self.text(s.stop, 11)}"
             self.nested(f"for ({head}; {s.var}++)", s.body)
         elif isinstance(s, While):
@@ -80,6 +81,9 @@ class ThreadPrinter:
             self.line(f"// {s.text}")
         else:
             raise AssertionError(s)
+
+    def vector(self, s: For) -> None:
+        """Print what lets a compiler add up in any order."""
 
     def tables(self, kernel: ThreadKernel) -> None:
         """Print arrays of constants."""

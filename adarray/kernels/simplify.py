@@ -93,7 +93,8 @@ class _Substitution:
         if isinstance(s, Push):
             return [Push(self.expr(s.value))]
         if isinstance(s, For):
-            return [for_(s.var, self.expr(s.start), self.expr(s.stop), self.run(s.body))]
+            start, stop = self.expr(s.start), self.expr(s.stop)
+            return [for_(s.var, start, stop, self.run(s.body), s.kind)]
         if isinstance(s, While):
             return [replace(s, body=self.run(s.body))]
         if isinstance(s, If):
@@ -182,7 +183,7 @@ def _merged_inside(s: Stmt) -> Stmt:
     if isinstance(s, If):
         return if_(s.condition, merged(s.body), merged(s.orelse))
     if isinstance(s, For):
-        return for_(s.var, s.start, s.stop, merged(s.body))
+        return for_(s.var, s.start, s.stop, merged(s.body), s.kind)
     return replace(s, body=merged(s.body)) if isinstance(s, While) else s
 
 
@@ -259,7 +260,7 @@ def _unread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 inner = keep(s.body)
                 if not inner:
                     continue
-                s = for_(s.var, s.start, s.stop, inner)
+                s = for_(s.var, s.start, s.stop, inner, s.kind)
             elif isinstance(s, While):
                 s = replace(s, body=keep(s.body))
             out.append(s)

@@ -126,12 +126,16 @@ class LoopKernel:
         Variables: arrays of the caller's that the loop writes into, in place.
     results : tuple of Result
         Variables that the loop binds, and that are asked for after it.
+    assumed : tuple of (str, int, int)
+        Variables that are arrays of integers, and the least and the largest that they may hold:
+        the kernel is right only as long as they do.
     """
 
     kernel: ThreadKernel
     sources: tuple[tuple[str, Source], ...]
     writes: tuple[str, ...]
     results: tuple[Result, ...]
+    assumed: tuple[tuple[str, int, int], ...] = ()
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does

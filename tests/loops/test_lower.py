@@ -102,9 +102,8 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str, int]] = {
         "an index may be out of range: it is 1 to 5 where there are 5 elements or more", 2,
     ),
     "computed_index": (
-        computed_index, (np.ones(5), np.zeros(5, np.int32)),
-        "an index may be out of range: it is -2147483648 to 2147483647 where there are 5 elements "
-        "or more", 2,
+        computed_index, (np.ones(5), np.full(5, 7, np.int32)),
+        "an index may be out of range: it is 0 to 7 where there are 5 elements or more", 2,
     ),
     "unknown_call": (unknown_call, (np.ones(5),), "a call of sorted", 2),
     "never_bound": (never_bound, (np.ones(5),), "'y' may not be bound", 4),

@@ -449,6 +449,55 @@ def rolled(x):
     return x
 
 
+# -- chosen elements -------------------------------------------------------------------------------
+
+
+def _sparse(r: np.random.Generator) -> tuple[Any, ...]:
+    where = r.uniform(size=(5, 6)) < 0.5
+    ends = np.concatenate([[0], np.cumsum(where.sum(1))]).astype(np.int32)
+    return ends, np.nonzero(where)[1], r.normal(size=int(ends[-1])), r.normal(size=6), np.zeros(5)
+
+
+@case(_sparse)
+def sparse_product(ends, columns, values, x, y):
+    for i in range(len(ends) - 1):
+        chosen = columns[ends[i] : ends[i + 1]]
+        y[i] = values[ends[i] : ends[i + 1]] @ x[chosen]
+        for k in range(ends[i], ends[i + 1]):
+            y[i] += 0.5 * values[k] * x[columns[k]]
+    return y
+
+
+@case(lambda r: (r.integers(-4, 4, (3, 5)), r.normal(size=(4, 6)), r.normal(size=(5, 6))))
+def scattered(where, x, y):
+    for i in range(where.shape[0]):
+        x[where[i], :] += y
+        x[where[i], 1:3] = x[where[i], 3:5] * 2
+        np.add.at(x, where[i], 0.5 * y)
+    return x
+
+
+@case(lambda r: (r.normal(size=30), r.uniform(size=30), 5))
+def mean_by_ring(data, radius, n):
+    out = np.zeros(n)
+    for i in range(n):
+        ring = np.logical_and(i / n <= radius, radius < (i + 1) / n)
+        inside = data[ring]
+        out[i] = inside.mean() + (inside**2).sum() + len(inside)
+    return out
+
+
+@case(lambda r: (r.normal(size=(5, 6)), r.normal(size=(5, 6))))
+def masked(x, y):
+    for i in range(3):
+        x[x < 0] = 0.1 * i
+        y[y > 0.5] = y[y > 0.5] ** -0.5
+        small = np.abs(y) < 1
+        x[small] += y[small] * 2
+        y[small] -= x[small]
+    return x, y
+
+
 # -- functions of the user's -----------------------------------------------------------------------
 
 

@@ -81,9 +81,17 @@ class Program:
         read = {n.id for n in ast.walk(self.loop) if isinstance(n, ast.Name)}
         forms = {n: form_of(v) for n, v in self.names.items() if n in read}
         wanted = frozenset(n for n in self.wanted if n in bound)
-        self.kernel: LoopKernel = lower(self.loop, forms, iterable, wanted, self._resolve)
+        self.kernel: LoopKernel = lower(
+            self.loop, forms, iterable, wanted, self._resolve, self._contents
+        )
+        for name, low, high in self.kernel.assumed:
+            assert low <= self.names[name].min() <= self.names[name].max() <= high
         self.iterable = iterable
         self.execution = Execution(self.kernel.kernel, LIMIT)
+
+    def _contents(self, name: str) -> tuple[int, int] | None:
+        x = self.names[name]
+        return (int(x.min()), int(x.max())) if x.size else None
 
     def _resolve(self, name: str) -> Any:
         if name not in self.scope:

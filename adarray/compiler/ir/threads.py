@@ -194,9 +194,12 @@ def if_(condition: Expr, body: Iterable[Stmt], orelse: Iterable[Stmt] = ()) -> I
     )  # fmt: skip
 
 
-def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt]) -> For:
-    """Return a loop whose body holds statements of threads, too."""
-    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)))
+def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt], kind: str = "serial") -> For:
+    """Return a loop whose body holds statements of threads, too.
+
+    The order of additions to one variable is free in a loop of kind ``"vector"``.
+    """
+    return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)), kind)
 
 
 def inside(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:

@@ -98,6 +98,8 @@ class ArrayCalls:
 
     def _like(self, x: Value, dtype: Value | None) -> tuple[tuple[Number, ...], str]:
         value = self.calls.array(x)
+        if self.elements.mask_of(value) is not None:
+            raise self.state.refusal("the shape of chosen elements")
         return value.shape, self.calls.dtype(dtype, value.dtype)
 
     def zeros_like(self, x: Value, dtype: Value | None = None) -> Value:

@@ -131,6 +131,8 @@ class Calls:
             if isinstance(value.value, np.ufunc) and method.name == "outer" and not keywords:
                 a, b = (self.array(x) for x in args)
                 return self._outer(value.value, a, b)
+            if isinstance(value.value, np.ufunc) and method.name == "at" and len(args) == 3:
+                return self.low.gathering.combined(value.value, *args)
             raise self.state.refusal(f"the attribute {method.name!r} of "
                               f"{self.low.expressions.shown(value)}")  # fmt: skip
         handler = self._methods.get(method.name)
@@ -140,6 +142,11 @@ class Calls:
 
     def attribute(self, value: Value, name: str) -> Value:
         """Return an attribute of a value."""
+        if isinstance(value, Lazy) and value.mask is not None:
+            if name == "size":
+                return self.elements.masks.count(value.mask)
+            if name in ("shape", "ndim", "T"):
+                raise self.state.refusal("the shape of chosen elements")
         if isinstance(value, (View, Lazy)):
             if name == "shape":
                 return Items(value.shape)
@@ -263,6 +270,8 @@ class Calls:
 
     def var(self, x: Value, axis: Value | None = None, keepdims: Value | None = None) -> Value:
         """Return variances."""
+        if self.elements.mask_of(self.array(x)) is not None:
+            raise self.state.refusal("a variance of chosen elements")
         a = self.elements.to_float(self.array(x))
         assert not isinstance(a, Number)
         mean = self.reductions.mean(a, self.axis(axis), True)
@@ -297,6 +306,8 @@ class Calls:
     def _outer(self, f: np.ufunc, a: Array, b: Array) -> Value:
         if len(a.shape) != 1 or len(b.shape) != 1:
             raise self.state.refusal("an outer product of matrices")
+        if self.elements.mask_of(a) is not None or self.elements.mask_of(b) is not None:
+            raise self.state.refusal("an outer product of chosen elements")
         shape = (a.shape[0], integer(1))
         return self.elements.ufunc(f, self._with_shape(a, shape), b)
 
@@ -405,7 +416,10 @@ class Calls:
             return integer(len(x.items))
         if isinstance(x, Span):
             return self.low.loops.walk(x).count
-        shape = self.array(x).shape
+        array = self.array(x)
+        if isinstance(array, Lazy) and array.mask is not None:
+            return self.elements.masks.count(array.mask)
+        shape = array.shape
         if not shape:
             raise self.state.refusal("the length of a number")
         return shape[0]

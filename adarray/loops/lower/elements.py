@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from adarray.compiler.ir.loopir import Expr
 from adarray.kernels.types import FLOATS
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import resolved
+from adarray.loops.lower.masks import Masks
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.overlap import Overlap
 from adarray.loops.lower.values import Array, Lazy, Number, Value, View, integer
@@ -27,6 +28,7 @@ class Elements:
         self.state = numbers.state
         self.views = views
         self.overlap = Overlap(numbers.facts)
+        self.masks = Masks(self)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -36,7 +38,7 @@ class Elements:
             return value
         if isinstance(value, Lazy):
             return value.element(tuple(indices))
-        return self.state.load(value.buffer, self.views.address(value, indices).expr)
+        return self.state.load(value.buffer, self.views.address(value, indices))
 
     def reads(self, value: Array | Number) -> tuple[tuple[View, ...], tuple[View, ...]]:
         """Return the views that an array reads at its own indices, and all others."""
@@ -69,6 +71,8 @@ class Elements:
         ]
         if not new and not any(repeated):
             return value
+        if value.mask is not None:
+            raise self.state.refusal("chosen elements where other arrays have more axes")
         if value.heavy:
             return self.views.broadcast_view(self.materialised(value), shape)
         element = value.element
@@ -80,8 +84,37 @@ class Elements:
         pointwise = tuple(self.views.broadcast_view(v, shape) for v in value.pointwise)
         return Lazy(value.dtype, shape, at, pointwise, value.others)
 
-    def mapped(self, function: Callable[..., Number], dtype: str, *args: Array | Number) -> Lazy:
-        """Return an array each of whose elements is a function of those of other arrays."""
+    def mask_of(self, *args: Array | Number) -> Array | None:
+        """Return the mask of arrays of chosen elements; all have the same, or there is none."""
+        masks = [a.mask for a in args if isinstance(a, Lazy) and a.mask is not None]
+        if not masks:
+            return None
+        others = [a for a in args if isinstance(a, View) or (isinstance(a, Lazy) and not a.mask)]
+        if others or not all(self.is_equal(masks[0], m) for m in masks[1:]):
+            raise self.state.refusal("chosen elements beside others")
+        return masks[0]
+
+    def is_equal(self, a: Array, b: Array) -> bool:
+        """Whether two arrays surely have equal elements."""
+        return self._key(a) == self._key(b) != ()
+
+    def _key(self, value: Array | Number) -> tuple[Hashable, ...]:
+        return value.key if isinstance(value, Lazy) else (value,)
+
+    def mapped(
+        self,
+        function: Callable[..., Number],
+        dtype: str,
+        *args: Array | Number,
+        name: str = "",
+    ) -> Lazy:
+        """Return an array each of whose elements is a function of those of other arrays.
+
+        With a `name`, it is the same function wherever it has the name.
+        """
+        mask = self.mask_of(*args)
+        keys = tuple(map(self._key, args))
+        key = (name, dtype, *keys) if name and all(keys) else ()
         shape = self.views.broadcast(*map(self.shape, args))
         fitted = [self.broadcast(a, shape) for a in args]
 
@@ -93,7 +126,7 @@ class Elements:
             dtype, shape, element,
             tuple(v for views, _ in reads for v in views),
             tuple(v for _, views in reads for v in views),
-            any(isinstance(a, Lazy) and a.heavy for a in fitted),
+            any(isinstance(a, Lazy) and a.heavy for a in fitted), key, mask,
         )  # fmt: skip
 
     def kinds(self, value: Array | Number) -> frozenset[str]:
@@ -110,7 +143,9 @@ class Elements:
         if None in dtypes or len(results) != 1:
             shown = ", ".join(" or ".join(sorted(self.kinds(a))) for a in args)
             raise self.state.refusal(f"np.{f.__name__} of {shown}")
-        return self.mapped(lambda *xs: self.numbers.ufunc(f, *xs), results.pop(), *args)
+        return self.mapped(
+            lambda *xs: self.numbers.ufunc(f, *xs), results.pop(), *args, name=f.__name__
+        )
 
     def operator(self, name: str, a: Array | Number, b: Array | Number) -> Array | Number:
         """Return what an operator makes of two values; `name` is that of NumPy's ufunc."""
@@ -122,13 +157,15 @@ class Elements:
     # -- storing -----------------------------------------------------------------------------------
 
     @contextmanager
-    def nest(self, shape: Sequence[Number]) -> Iterator[tuple[Number, ...]]:
-        """Write loops over all indices of a shape."""
+    def nest(self, shape: Sequence[Number], adds: bool = False) -> Iterator[tuple[Number, ...]]:
+        """Write loops over all indices of a shape; with `adds`, they add to a variable."""
         with ExitStack() as stack:
-            yield tuple(stack.enter_context(self.state.loop("k", e)) for e in shape)
+            yield tuple(stack.enter_context(self.state.loop("k", e, adds)) for e in shape)
 
     def store(self, target: View, value: Array | Number) -> None:
         """Set the elements of a view."""
+        if self.mask_of(value) is not None:
+            raise self.state.refusal("chosen elements are stored where all are")
         shape = self.views.broadcast(target.shape, self.shape(value))
         fits = len(shape) == len(target.axes) and all(
             self.views.same(a, b) for a, b in zip(shape, target.shape, strict=True)
@@ -170,6 +207,8 @@ class Elements:
         if isinstance(value, Number):
             dtype = next(iter(value.kinds))
             raise self.state.refusal(f"an array of one {dtype}")
+        if isinstance(value, Lazy) and value.mask is not None:
+            raise self.state.refusal("chosen elements where a whole array is expected")
         view = self.state.workspace(name, value.dtype, value.shape)
         self._store(view, value, True)
         return view
@@ -177,6 +216,8 @@ class Elements:
     def settled(self, value: Value, name: str) -> Value:
         """Return a value as a name stands for it: computed once."""
         if isinstance(value, Lazy):
+            if value.mask is not None:
+                return self.masks.settled(value, name)
             number = self.number(value)
             return number if isinstance(number, Number) else self.materialised(value, name)
         return self.state.named(name, value) if isinstance(value, Number) else value

@@ -222,7 +222,9 @@ class Expressions:
         b = self.elements.number(self.numeric(right))
         if isinstance(a, Number) and isinstance(b, Number):
             return self.numbers.compare(name, a, b)
-        return self.elements.mapped(lambda x, y: self.numbers.compare(name, x, y), "bool", a, b)
+        return self.elements.mapped(
+            lambda x, y: self.numbers.compare(name, x, y), "bool", a, b, name=name
+        )
 
     def _is(self, left: Value, right: Value, same: bool) -> Value:
         for a, b in ((left, right), (right, left)):
@@ -367,8 +369,20 @@ class Expressions:
             value = self.elements.materialised(value)
         if not isinstance(value, View):
             raise self.state.refusal(f"an index of {self.shown(value)}")
-        part = self.low.views.item(value, items)
+        mask = self.elements.masks.mask(value, items)
+        if mask is not None:
+            return self.elements.masks.chosen(value, mask)
+        if any(isinstance(i, (View, Lazy)) and i.shape for i in items):
+            return self.low.gathering.gathered(value, items)
+        part = self.low.views.item(value, self.scalars(items))
         return self.elements.number(part)
+
+    def scalars(self, items: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Return indices with numbers in the place of arrays of no axes."""
+        return tuple(
+            self.elements.number(i) if isinstance(i, (View, Lazy)) and not i.shape else i
+            for i in items
+        )
 
     def _of_items(self, value: Items, items: tuple[Value, ...]) -> Value:
         """Return an item of a tuple, at an index that is known."""

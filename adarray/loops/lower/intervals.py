@@ -7,7 +7,7 @@ them stand in a form as their value. So a proof holds for the values that the lo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -64,16 +64,41 @@ class Facts:
     symbols : list of Symbol
     conditions : list of Affine
         Forms that are not negative here.
+    known : dict
+        Symbols by what they are a function of.
+    loaded : dict
+        Memory from which the number of a symbol was read.
     """
 
     symbols: list[Symbol] = field(default_factory=list)
     conditions: list[Affine] = field(default_factory=list)
+    known: dict[Hashable, Affine] = field(default_factory=dict)
+    loaded: dict[int, str] = field(default_factory=dict)
 
     def symbol(self, lows: Iterable[Affine] = (), highs: Iterable[Affine] = ()) -> Affine:
         """Return a new symbol with bounds, by default those of 64 bits."""
         bounds = Symbol(tuple(lows) or (Affine(LOWEST),), tuple(highs) or (Affine(HIGHEST),))
         self.symbols.append(bounds)
         return Affine(0, ((len(self.symbols) - 1, 1),))
+
+    def function(
+        self, key: Hashable, lows: Iterable[Affine] = (), highs: Iterable[Affine] = ()
+    ) -> Affine:
+        """Return the symbol of a number that is the same whenever its key is."""
+        if key not in self.known:
+            self.known[key] = self.symbol(lows, highs)
+        return self.known[key]
+
+    def forget(self, count: int) -> None:
+        """Drop symbols but the first `count`."""
+        del self.symbols[count:]
+        self.known = {k: a for k, a in self.known.items() if all(s < count for s, _ in a.terms)}
+        self.loaded = {s: name for s, name in self.loaded.items() if s < count}
+
+    def narrow(self, symbol: int, low: int, high: int) -> None:
+        """Have bounds of a symbol that was known by its dtype alone."""
+        known = self.symbols[symbol]
+        known.lows, known.highs = (*known.lows, Affine(low)), (*known.highs, Affine(high))
 
     @contextmanager
     def assuming(self, conditions: Iterable[Affine]) -> Iterator[None]:

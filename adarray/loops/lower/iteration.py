@@ -55,12 +55,15 @@ class Head:
         Binds what the loop assigns in each iteration, of which it gets the number.
     test : ast.expr, optional
         Holds in each iteration.
+    most : Affine, optional
+        What `count` is if there is an iteration at all.
     """
 
     node: ast.For | ast.While
     count: Number | None
     bind: Callable[[Number], None]
     test: ast.expr | None
+    most: Affine | None = None
 
 
 class Loops:
@@ -102,6 +105,7 @@ class Loops:
         one = size.expr == build.index(1)
         if not one:
             span_ = numbers.plus(span_, numbers.minus(size, integer(1)))
+        most = span_.whole if one else None
         span_ = numbers.most(span_, integer(0))
         count = span_ if one else numbers.divided(span_, size)[0]
 
@@ -116,7 +120,7 @@ class Loops:
             (highs if up else lows).append(stop.whole - 1 if up else stop.whole + 1)
             return number(value.expr, INT, facts.symbol(lows, highs))
 
-        return Walk(count, item)
+        return Walk(count, item, most)
 
     def for_(self, node: ast.For) -> None:
         """Read a loop over a value of the body."""
@@ -129,9 +133,11 @@ class Loops:
             return
         walk = self.walk(value)
         count = self.state.named("count", walk.count)
-        self._read(
-            Head(node, count, lambda k: self.low.statements.bind(node.target, walk.item(k)), None)
-        )
+
+        def bind(k: Number) -> None:
+            self.low.statements.bind(node.target, walk.item(k))
+
+        self._read(Head(node, count, bind, None, walk.most))
 
     def _unrolled(self, node: ast.For, items: Items) -> None:
         """Read a loop over the items of a tuple, one after the other."""
@@ -185,7 +191,8 @@ class Loops:
         def bind(k: Number) -> None:
             head.bind(self.numbers.plus(k, integer(1)))
 
-        self._settle(Head(head.node, self.state.named("count", count), bind, None))
+        most = None if head.most is None else head.most - 1
+        self._settle(Head(head.node, self.state.named("count", count), bind, None, most))
 
     def iteration(self, head: Head, k: Number) -> Number:
         """Read an iteration; return whether it ends the loop."""
@@ -285,7 +292,10 @@ class Reading:
             count = state.named("pairs", self.loops.numbers.divided(count, integer(period))[0])
         most = Affine(MOST_ITERATIONS) if count is None else count.whole
         assert most is not None
-        k = facts.symbol([Affine(0)], [most - 1])
+        ends = [most - 1]
+        if head.most is not None and period == 1:
+            ends.append(head.most - 1)
+        k = facts.symbol([Affine(0)], ends)
         counted = count is not None and not self.early
         index = Var("int64", state.fresh("i" if counted else "n"))
         go = None if counted else state.fresh("go")

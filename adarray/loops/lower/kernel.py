@@ -28,6 +28,7 @@ from adarray.loops.lower.calls import Calls
 from adarray.loops.lower.elements import Elements
 from adarray.loops.lower.expressions import Expressions
 from adarray.loops.lower.functions import Functions, Scope
+from adarray.loops.lower.gathering import Gathering
 from adarray.loops.lower.intervals import HIGHEST, LOWEST
 from adarray.loops.lower.iteration import Loops
 from adarray.loops.lower.kinds import DTYPES, FLOAT, INT, PYTHON, dtype_of
@@ -75,6 +76,7 @@ class LoopLowering:
         self.views = Indexing(self.numbers)
         self.elements = Elements(self.numbers, self.views)
         self.reductions = Reductions(self.elements)
+        self.gathering = Gathering(self)
         self.loops = Loops(self)
         self.expressions = Expressions(self)
         self.calls = Calls(self)
@@ -136,7 +138,8 @@ class LoopLowering:
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)
-        del s.prologue[prologue:], s.facts.symbols[symbols:]
+        del s.prologue[prologue:]
+        s.facts.forget(symbols)
 
     # -- variables, results ------------------------------------------------------------------------
 
@@ -256,6 +259,7 @@ def lower(
     iterable: Any,
     wanted: frozenset[str],
     resolve: Callable[[str], Any],
+    contents: Callable[[str], tuple[int, int] | None] = lambda _: None,
 ) -> LoopKernel:
     """Return a loop as a kernel.
 
@@ -270,24 +274,51 @@ def lower(
         Names that the loop binds and that are read after it.
     resolve : callable
         Gives the objects of all other names; it raises NameError.
+    contents : callable, optional
+        Gives the least and the largest integer in an array, by the name of the variable; None where
+        they are not known. Where these are needed, the kernel's `assumed` has them, or wider ones.
 
     Raises
     ------
     NotCaptured
         If the kernel might do anything else than Python does.
     """
-    state = State(loop.lineno)
+
+    def widened(name: str) -> tuple[int, int] | None:
+        bounds = contents(name)
+        return None if bounds is None else _widened(bounds, variables)
+
     own = frozenset(names.uses([loop]).bound) | frozenset(variables)
-    lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
-    lowering.start()
-    if isinstance(loop, ast.For):
-        lowering.loops.walked(loop, lowering.iterated(loop, iterable))
-    else:
-        lowering.loops.while_(loop)
+    changing: frozenset[str] = frozenset()
+    while True:
+        state = State(loop.lineno, contents=widened, changing=changing)
+        lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
+        lowering.start()
+        if isinstance(loop, ast.For):
+            lowering.loops.walked(loop, lowering.iterated(loop, iterable))
+        else:
+            lowering.loops.while_(loop)
+        wrong = state.steady & state.written - changing
+        if not wrong:
+            break
+        changing |= wrong
     state.line = loop.lineno
     results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
     kernel = _used(simplified(lowering.kernel("loop")))
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
-    return LoopKernel(kernel, sources, writes, results)
+    assumed = []
+    for name, bounds in state.contents_of.items():
+        source = parameters[name].source
+        assert isinstance(source, Variable)
+        assumed.append((source.name, *bounds))
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed))
+
+
+def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:
+    """Return bounds that other indices of the same arrays keep to, too."""
+    low, high = bounds
+    extents = {e for f in variables.values() if isinstance(f, ArrayForm) for e in f.shape}
+    ends = sorted(e - less for e in extents for less in (1, 0))
+    return min(low, 0), next((e for e in ends if e >= high), high)

@@ -142,8 +142,10 @@ class Arithmetic:
             return a
         if self.facts.at_least(a.whole, b.whole):
             return b
-        low = min(self.facts.range(a.whole)[0], self.facts.range(b.whole)[0])
-        whole = self.facts.symbol([Affine(low)], [a.whole, b.whole])
+        # The bounds hold wherever the two are the same, whatever is known here.
+        low = min(self.facts.least(a.whole), self.facts.least(b.whole))
+        key = ("least", a.whole, b.whole)
+        whole = self.facts.function(key, [Affine(low)], [a.whole, b.whole])
         a, b = self.state.named("a", a), self.state.named("b", b)
         return number(build.call("minimum", "int64", a.expr, b.expr), INT, whole)
 
@@ -155,8 +157,9 @@ class Arithmetic:
             return a
         if self.facts.at_least(b.whole, a.whole):
             return b
-        high = max(self.facts.range(a.whole)[1], self.facts.range(b.whole)[1])
-        whole = self.facts.symbol([a.whole, b.whole], [Affine(high)])
+        high = -min(self.facts.least(a.whole.scaled(-1)), self.facts.least(b.whole.scaled(-1)))
+        key = ("most", a.whole, b.whole)
+        whole = self.facts.function(key, [a.whole, b.whole], [Affine(high)])
         a, b = self.state.named("a", a), self.state.named("b", b)
         return number(build.call("maximum", "int64", a.expr, b.expr), INT, whole)
 

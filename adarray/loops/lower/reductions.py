@@ -66,6 +66,10 @@ class Reductions:
             What it begins with; the first element where it is None.
         combine : callable
         """
+        if isinstance(value, Lazy) and value.mask is not None:
+            if first is None or axis is not None or keepdims:
+                raise self.state.refusal("an extreme of chosen elements, or along an axis")
+            return self.elements.masks.folded(value, first, combine)
         axes = self._axes(value, axis)
         dtype = value.dtype if first is None else first.dtype
         if first is None:
@@ -110,7 +114,7 @@ class Reductions:
             zeros = [integer(0) if i is None else i for i in fixed]
             first = self.elements.element(value, zeros).expr
         total = self.state.local("total", first.dtype, first)
-        with self.elements.nest([value.shape[a] for a in axes]) as loops:
+        with self.elements.nest([value.shape[a] for a in axes], True) as loops:
             rest = iter(loops)
             indices = [next(rest) if i is None else i for i in fixed]
             x = self.elements.element(value, indices)
@@ -147,6 +151,8 @@ class Reductions:
         floats = self.elements.to_float(value)
         assert not isinstance(floats, Number)
         total = self.sum(floats, axis, keepdims)
+        if isinstance(value, Lazy) and value.mask is not None:
+            return self.elements.ufunc(np.true_divide, total, self.elements.masks.count(value.mask))
         count = self.views.count([value.shape[a] for a in axes])
         return self.elements.ufunc(np.true_divide, total, count)
 
@@ -185,6 +191,8 @@ class Reductions:
 
     def matmul(self, a: Array, b: Array) -> Array | Number:
         """Return the matrix product of arrays of one or two axes."""
+        if any(self.elements.mask_of(x) is not None for x in (a, b)):
+            raise self.state.refusal("a matrix product of chosen elements")
         if not 1 <= len(a.shape) <= 2 or not 1 <= len(b.shape) <= 2:
             raise self.state.refusal("a matrix product of arrays of other than one or two axes")
         dtypes = resolved(np.multiply, (a.dtype, b.dtype))
@@ -204,7 +212,7 @@ class Reductions:
         def element(indices: tuple[Number, ...]) -> Number:
             row, column = indices[: len(a.shape) - 1], indices[len(a.shape) - 1 :]
             total = self.state.local("total", dtype, build.const(0, dtype))
-            with self.state.loop("k", inner) as k:
+            with self.state.loop("k", inner, True) as k:
                 x = self.elements.element(a, (*row, k))
                 y = self.elements.element(b, (k, *column))
                 self.state.assign(total, _added(total, self._product(x, y, dtype)))
@@ -240,10 +248,10 @@ class Reductions:
             with self.state.loop("k", a.shape[-1]) as k:
                 x = self.elements.element(a, (*row, k))
                 with self.state.loop("j", shape[-1]) as j:
-                    at = self.views.address(result, (*row, j)).expr
-                    total = self.state.load(result.buffer, at)
+                    place = self.views.address(result, (*row, j))
+                    total = self.state.load(result.buffer, place)
                     y = self.elements.element(b, (k, j))
                     self.state.store(
-                        result.buffer, at, _added(total.expr, self._product(x, y, dtype))
+                        result.buffer, place.expr, _added(total.expr, self._product(x, y, dtype))
                     )
         return result

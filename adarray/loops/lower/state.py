@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -44,6 +44,14 @@ class State:
         By what they are.
     prologue : list of Stmt
         What is computed before the loop.
+    contents : callable
+        Gives bounds of the integers in an array of the caller's; None if they are not known.
+    contents_of : dict
+        Those that the text relies on, by the name of the memory.
+    steady : set of str
+        Memories of integers of which it is assumed that nothing writes them.
+    changing : frozenset of str
+        Those of which that is not assumed.
     """
 
     line: int
@@ -54,6 +62,10 @@ class State:
     prologue: list[Stmt] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
     workspaces: int = 0
+    contents: Callable[[str], tuple[int, int] | None] = lambda _: None
+    contents_of: dict[str, tuple[int, int]] = field(default_factory=dict)
+    steady: set[str] = field(default_factory=set)
+    changing: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.emitter.names |= RESERVED | set(SPELLED.values())
@@ -117,8 +129,11 @@ class State:
             self.emit(if_(condition, body, orelse))
 
     @contextmanager
-    def loop(self, name: str, extent: Number) -> Iterator[Number]:
-        """Write a loop over indices below `extent`; give the index."""
+    def loop(self, name: str, extent: Number, adds: bool = False) -> Iterator[Number]:
+        """Write a loop over indices below `extent`; give the index.
+
+        With `adds`, the order in which it adds to a variable is free.
+        """
         assert extent.whole is not None
         if extent.whole == Affine(1):
             yield integer(0)
@@ -127,7 +142,8 @@ class State:
         whole = self.facts.symbol([Affine(0)], [extent.whole - 1])
         with self.block() as body:
             yield number(index, INT, whole)
-        self.emit(for_(index.name, build.index(0), extent.expr, body))
+        kind = "vector" if adds else "serial"
+        self.emit(for_(index.name, build.index(0), extent.expr, body, kind))
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -212,14 +228,47 @@ class State:
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def load(self, buffer: Buffer, index: Expr) -> Number:
+    def load(self, buffer: Buffer, at: Number) -> Number:
         """Return an element, by a name."""
-        expr = self.let(f"{buffer.name}_at", Load(buffer.dtype, buffer.name, index))
+        expr = self.let(f"{buffer.name}_at", Load(buffer.dtype, buffer.name, at.expr))
         whole = None
         if buffer.dtype in INTEGERS and buffer.dtype != "uint64":
-            limits = np.iinfo(buffer.dtype)
-            whole = self.facts.symbol([Affine(int(limits.min))], [Affine(int(limits.max))])
+            whole = self._loaded(buffer, at)
         return number(expr, buffer.dtype, whole)
+
+    def _loaded(self, buffer: Buffer, at: Number) -> Affine:
+        """Return what is known of an integer in memory."""
+        name, key = buffer.name, ("element", buffer.name, at.whole)
+        if name not in self.changing and key in self.facts.known:
+            self.steady.add(name)
+            return self.facts.known[key]
+        limits = np.iinfo(buffer.dtype)
+        low, high = self.contents_of.get(name, (int(limits.min), int(limits.max)))
+        if name in self.changing:
+            return self.facts.symbol([Affine(low)], [Affine(high)])
+        whole = self.facts.function(key, [Affine(low)], [Affine(high)])
+        self.facts.loaded[whole.terms[0][0]] = name
+        return whole
+
+    def narrowed(self, whole: Affine) -> bool:
+        """Have integers of which a form consists within the bounds of the arrays they are from.
+
+        Return whether more is known now.
+        """
+        known = len(self.contents_of)
+        names = {self.facts.loaded[s] for s, _ in whole.terms if s in self.facts.loaded}
+        for name in names - set(self.contents_of):
+            sources = (p.source for p in self.parameters.values() if p.name == name)
+            source = next(sources, None)
+            bounds = self.contents(source.name) if isinstance(source, Variable) else None
+            if bounds is None:
+                continue
+            self.contents_of[name] = bounds
+            self.steady.add(name)
+            for symbol, memory in self.facts.loaded.items():
+                if memory == name:
+                    self.facts.narrow(symbol, *bounds)
+        return len(self.contents_of) > known
 
     def store(self, buffer: Buffer, index: Expr, value: Expr) -> None:
         """Set an element."""

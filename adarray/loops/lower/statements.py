@@ -15,7 +15,9 @@ from adarray.kernels import build
 from adarray.loops.forms import Known
 from adarray.loops.lower import names
 from adarray.loops.lower.expressions import BINARY
+from adarray.loops.lower.gathering import GatheredPlace
 from adarray.loops.lower.kinds import BOOL, stored
+from adarray.loops.lower.masks import ChosenPlace
 from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, number
 
 if TYPE_CHECKING:
@@ -151,7 +153,12 @@ class Statements:
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
         elif isinstance(target, ast.Subscript):
-            self.store(self._place(target), value)
+            place = self._place(target)
+            if isinstance(place, View):
+                self.store(place, value)
+            else:
+                self.check_write(place.view)
+                place.store(self.low.expressions.numeric(value))
         else:
             raise self.state.refusal("an assignment to such a target")
 
@@ -194,31 +201,44 @@ class Statements:
                 return [self.low.elements.number(p) for p in parts]
         raise self.state.refusal("a value of another number of items than there are targets")
 
-    def _place(self, target: ast.Subscript) -> View:
+    def _place(self, target: ast.Subscript) -> View | ChosenPlace | GatheredPlace:
         """Return the elements that a subscript names."""
         base = self.low.expressions.value(target.value)
         if not isinstance(base, View):
             shown = self.low.expressions.shown(base)
             raise self.state.refusal(f"an assignment to an item of {shown}")
         items = self.low.expressions.subscript(target.slice)
-        return self.low.views.item(base, items)
+        mask = self.low.elements.masks.mask(base, items)
+        if mask is not None:
+            return ChosenPlace(self.low.elements.masks, base, mask)
+        if any(isinstance(i, (View, Lazy)) and i.shape for i in items):
+            return self.low.gathering.place(base, items)
+        return self.low.views.item(base, self.low.expressions.scalars(items))
 
     def store(self, view: View, value: Value) -> None:
         """Write a value into the elements of a view."""
+        self.check_write(view)
+        self.low.elements.store(view, self.low.expressions.numeric(value))
+
+    def check_write(self, view: View) -> None:
+        """Note that elements of a view are written; refuse if it may be the wrong array."""
         self.low.stores += 1
         if view.buffer.name in self.low.unsure:
             raise self.state.refusal("an array is written that may be another one")
         home = any(h.buffer.name == view.buffer.name for h in self.low.homes.values())
         if home and view.buffer.name not in self.low.fresh:
             raise self.state.refusal("an array is written before it is bound in an iteration")
-        self.low.elements.store(view, self.low.expressions.numeric(value))
 
     def _in_place(self, s: ast.AugAssign) -> None:
         if isinstance(s.target, ast.Name):
             old = self.low.lookup(s.target.id)
             view = old if isinstance(old, View) else None
         elif isinstance(s.target, ast.Subscript):
-            view = self._place(s.target)
+            place = self._place(s.target)
+            if not isinstance(place, View):
+                self._chosen_in_place(s, place)
+                return
+            view = place
             old = self.low.elements.number(view)
         else:
             raise self.state.refusal("an operator in place on such a target")
@@ -235,6 +255,18 @@ class Statements:
         if view.axes or isinstance(s.target, ast.Name):
             self._check_cast(s.op, view.dtype, result)
         self.store(view, result)
+
+    def _chosen_in_place(self, s: ast.AugAssign, place: ChosenPlace | GatheredPlace) -> None:
+        """Change chosen elements: all of them are read before the first is set."""
+        old = place.read()
+        before = self.low.stores
+        value = self.low.expressions.value(s.value)
+        if self.low.stores != before:
+            raise self.state.refusal("a call that writes arrays inside of an expression")
+        result = self.low.expressions.operator(s.op, old, value)
+        self._check_cast(s.op, place.view.dtype, result)
+        self.check_write(place.view)
+        place.store(self.low.expressions.numeric(result))
 
     def _check_cast(self, op: ast.operator, dtype: str, result: Value) -> None:
         """Refuse operators in place whose result NumPy does not convert back."""

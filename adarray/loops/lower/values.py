@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import Expr
@@ -111,6 +111,10 @@ class Lazy:
         Views of which it may read any element.
     heavy : bool
         Whether an element takes a loop.
+    key : tuple
+        Arrays with equal keys have equal elements, as long as nothing is written.
+    mask : Array, optional
+        Of its elements there are only those where this holds, one behind the other.
     """
 
     dtype: str
@@ -119,6 +123,8 @@ class Lazy:
     pointwise: tuple[View, ...] = ()
     others: tuple[View, ...] = ()
     heavy: bool = False
+    key: tuple[Hashable, ...] = ()
+    mask: View | Lazy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +145,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a loop runs over: a number of items, and the one of each iteration."""
+    """What a loop runs over.
+
+    Attributes
+    ----------
+    count : Number
+    item : callable
+        Gives the item of an iteration.
+    most : Affine, optional
+        What `count` is if there is an iteration at all.
+    """
 
     count: Number
     item: Callable[[Number], Value]
+    most: Affine | None = None
 
 
 @dataclass(frozen=True, slots=True)

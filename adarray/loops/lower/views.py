@@ -31,6 +31,8 @@ class Indexing:
         assert i.whole is not None
         assert extent.whole is not None
         facts = self.facts
+        if not facts.at_least(i.whole, 0) or not facts.at_least(extent.whole - 1, i.whole):
+            self.state.narrowed(i.whole)
         if facts.at_least(i.whole, 0):
             result = i
         elif facts.at_least(Affine(-1), i.whole):
@@ -71,6 +73,9 @@ class Indexing:
         """Return an end of a slice, within `low` and what that is above the axis's end."""
         x = self.numbers.as_int(x)
         assert x.whole is not None
+        assert extent.whole is not None
+        if not self.facts.at_least(x.whole, 0) or not self.facts.at_least(extent.whole, x.whole):
+            self.state.narrowed(x.whole)
         if self.facts.at_least(x.whole, 0):
             pass
         elif self.facts.at_least(Affine(-1), x.whole):
