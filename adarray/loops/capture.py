@@ -4,56 +4,56 @@ from __future__ import annotations
 
 import functools
 import operator
-import threading
 import types
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
-from adarray.base.aval import BATCHED, aval_of
+from adarray.base.aval import BATCHED
 from adarray.base.engines import TracingEngine
 from adarray.base.levels import FORWARD
 from adarray.base.recording import LoopNote
 from adarray.base.runtime import MODE, WATCHED
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.dispatch import apply
-from adarray.core.inplace import assign, sync_if_view
-from adarray.core.loads import StandIn, original
+from adarray.core.inplace import assign
 from adarray.core.protocol import finish, traced
 from adarray.core.tangents import SERIES
-from adarray.core.trace import Handle, is_borrowed, is_weak, levels_of, plain_class, root_of
+from adarray.core.trace import Handle, levels_of
 from adarray.jitting.shared.symbolic import UntraceableError, concrete
-from adarray.kernels import print_cpu
-from adarray.kernels.execution import Execution
 from adarray.kernels.geometry import Launch
-from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
 from adarray.kernels.types import FLOATS
 from adarray.loops import comparing, names
-from adarray.loops.attributes import attributes, named, names_for
+from adarray.loops.attributes import attributes, names_for
 from adarray.loops.forms import (
     ArrayForm,
     Bound,
     Extent,
-    Form,
     Known,
     LoopKernel,
     NotCaptured,
-    Result,
-    Scalar,
     Source,
     Variable,
     WholeNumber,
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
+from adarray.loops.variables import (
+    form_of,
+    is_batched,
+    is_constant,
+    may_overlap,
+    result_of,
+    shaped,
+    standing_for,
+    unwritable,
+)
 
-_WORD = 1 << 63
-_MOST = 256  # lowerings of a place that are remembered
 _NOT_THERE = object()
 
 
@@ -138,7 +138,7 @@ class LoopCall:
         self.iterable = iterable
         self._globals = frame.f_globals
         self._builtins = frame.f_builtins
-        self.values = {n: _standing_for(x) for n, x in values.items()}
+        self.values = {n: standing_for(x) for n, x in values.items()}
         for name in place.others:
             value = self._global(name)
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
@@ -195,7 +195,7 @@ class LoopCall:
     def _global(self, name: str) -> Any:
         for space in self.spaces():
             try:
-                return _standing_for(space[name])
+                return standing_for(space[name])
             except KeyError:
                 continue
         return _NOT_THERE
@@ -233,24 +233,24 @@ class LoopCall:
         entry = None if key is None else memo.get(key)
         if entry is None or not all(self._is_bound(n, x) for n, x in entry.resolved):
             entry = self._lowering()
-            if key is not None and all(_is_constant(x) for _, x in entry.resolved):
+            if key is not None and all(is_constant(x) for _, x in entry.resolved):
                 memo.put(key, entry)
         if entry.refusal is not None:
             raise NotCaptured(*entry.refusal)
         assert entry.loop is not None
         return entry.loop
 
-    def _lowering(self) -> _Lowering:
+    def _lowering(self) -> Lowering:
         loop = self.loop
         why = not_worthwhile(loop, self.forms, self.iterable)
         if why is not None:
-            return _Lowering(None, (why, loop.lineno), ())
+            return Lowering(None, (why, loop.lineno), ())
         kernel, refusal, wanted = None, None, frozenset(self.place.wanted)
         try:
             kernel = lower(loop, self.forms, self.iterable, wanted, self.resolve)
         except NotCaptured as reason:
             refusal = reason.reason, reason.line
-        return _Lowering(kernel, refusal, tuple(self._resolved))
+        return Lowering(kernel, refusal, tuple(self._resolved))
 
     def _is_bound(self, name: str, value: Any) -> bool:
         return self._global(name) is value
@@ -268,7 +268,7 @@ class LoopCall:
         parts: list[Any] = []
         for name, form in self.forms.items():
             if isinstance(form, Known):
-                if not _is_constant(form.value):
+                if not is_constant(form.value):
                     return None
                 parts.append((name, type(form.value), form.value))
             else:
@@ -288,11 +288,11 @@ class LoopCall:
         used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
         arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
         for name in loop.writes:
-            why = _unwritable(self.values[name])
+            why = unwritable(self.values[name])
             if why:
                 raise NotCaptured(f"it writes into {name}, {why}", line)
             for other, x in arrays.items():
-                if other != name and _may_overlap(self.values[name], x):
+                if other != name and may_overlap(self.values[name], x):
                     raise NotCaptured(f"{name}, which it writes, and {other} share memory", line)
         levels = sorted(set(levels_of(list(self.values.values()))))
         if len(levels) > 2 or (
@@ -300,7 +300,7 @@ class LoopCall:
         ):
             raise NotCaptured("derivatives of derivatives are taken in this order", line)
         if BATCHED and any(
-            _is_batched(x) and isinstance(self.forms[n], (Known, WholeNumber))
+            is_batched(x) and isinstance(self.forms[n], (Known, WholeNumber))
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
@@ -326,13 +326,13 @@ class LoopCall:
             if parameters[name] in by_name:
                 result = by_name[parameters[name]]
                 target = self.values[name]
-                assign(target, _shaped(result, target.shape))
+                assign(target, shaped(result, target.shape))
         by_variable = {r.variable: r for r in loop.results}
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
             if result is not None:
-                bound.append(_result(result, by_name[result.parameter]))
+                bound.append(result_of(result, by_name[result.parameter]))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
             else:
@@ -380,188 +380,8 @@ class LoopCall:
         return recorder.zeros(like, source.shape, source.dtype)
 
 
-def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
-    return x if x.shape == shape else x.reshape(shape)
-
-
-def _result(result: Result, output: Any) -> Any:
-    """Return a variable after the loop, given what the kernel left of it."""
-    form = result.form
-    if isinstance(form, ArrayForm):
-        return _shaped(output, form.shape)
-    number = _shaped(output, (1,))[0]
-    if isinstance(form, WholeNumber):
-        return int(number)
-    assert isinstance(form, Scalar)
-    if not form.weak:
-        return number
-    return bool(number) if form.dtype == "bool" else number.item()
-
-
-# -- forms -----------------------------------------------------------------------------------------
-
-
-def _standing_for(x: Any) -> Any:
-    return original(x) if issubclass(type(x), StandIn) else x
-
-
-def form_of(x: Any) -> Form:
-    """Return what the text of a kernel may depend on of a variable."""
-    kind = type(x)
-    if kind is int and -_WORD <= x < _WORD:
-        return WholeNumber(x)
-    if kind is float or kind is complex:
-        return Scalar("float64" if kind is float else "complex128", True)
-    if issubclass(kind, Handle):
-        return _form_of_handle(x)
-    if issubclass(kind, np.ndarray) and x.dtype.kind in "biufc" and x.dtype.isnative:
-        return ArrayForm(str(x.dtype), x.shape)
-    if issubclass(kind, np.generic) and x.dtype.kind in "biufc":
-        return Scalar(str(x.dtype), False)
-    return Known(x)
-
-
-def _form_of_handle(x: Handle) -> Form:
-    sync_if_view(x)
-    aval = aval_of(x._plain)
-    if not is_weak(x):
-        if issubclass(plain_class(x), np.generic):
-            return Scalar(str(aval.dtype), False)
-        return ArrayForm(str(aval.dtype), tuple(aval.shape))
-    if aval.dtype.kind == "f":
-        return Scalar("float64", True)
-    value = concrete(x._plain)
-    if aval.dtype.kind == "i" and not _is_batched(x):
-        return WholeNumber(int(value))
-    return Known(bool(value)) if aval.dtype.kind == "b" and not _is_batched(x) else Known(x)
-
-
-def _is_batched(x: Any) -> bool:
-    return isinstance(x, Handle) and type(x._plain) in BATCHED
-
-
-def _is_constant(x: Any) -> bool:
-    """Whether an object is the same one in every run, and does not change."""
-    if isinstance(x, tuple):
-        return all(map(_is_constant, x))
-    return isinstance(x, _CONSTANTS)
-
-
-_CONSTANTS = (
-    type(None), bool, str, bytes, int, float, complex, np.generic, np.dtype, np.ufunc, type,
-    types.ModuleType, types.BuiltinFunctionType, types.EllipsisType, type(np.sum),
-)  # fmt: skip
-
-
-def _unwritable(x: Any) -> str:
-    """Return why an array cannot take what a kernel writes; "" if it can."""
-    if not isinstance(x, Handle):
-        return "a plain array, which cannot hold computed values"
-    root = root_of(x)
-    if is_borrowed(root):
-        return "the memory of a plain array"
-    extra = root._x
-    if extra is not None and (extra.mirror is not None or extra.peers is not None):
-        return "an array that is there twice, or read-only"
-    if x._x is not None and x._x.peers is not None:
-        return "an array that is there twice, or read-only"
-    if _is_batched(x):
-        return ""
-    plain = x._plain
-    return "" if plain.flags.writeable or root._frozen else "a read-only array"
-
-
-def _may_overlap(x: Any, y: Any) -> bool:
-    """Whether a write into the first array may be seen in the second one."""
-    if isinstance(x, Handle) and isinstance(y, Handle):
-        return root_of(x) is root_of(y)
-    a, b = (concrete(v._plain) if isinstance(v, Handle) else v for v in (x, y))
-    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
-
-
-# -- what is remembered ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Lowering:
-    """What lowering a loop came to: a kernel, or a reason and a line; and what it asked for."""
-
-    loop: LoopKernel | None
-    refusal: tuple[str, int] | None
-    resolved: tuple[tuple[str, Any], ...]
-
-
-@dataclass(slots=True)
-class _Memo:
-    """The lowerings of one place."""
-
-    entries: dict[Any, _Lowering] = field(default_factory=dict)
-
-    def get(self, key: Any) -> _Lowering | None:
-        """Return what was remembered, if anything was."""
-        return self.entries.get(key)
-
-    def put(self, key: Any, entry: _Lowering) -> None:
-        """Remember a lowering, and forget the oldest one if there are too many."""
-        if len(self.entries) >= _MOST:
-            self.entries.pop(next(iter(self.entries)), None)
-        self.entries[key] = entry
-
-
-class _Loops:
-    """Loops with other names."""
-
-    def __init__(self) -> None:
-        self._renamed: dict[Any, tuple[Place, Loop]] = {}
-
-    def renamed(self, place: Place, attribute_names: dict[str, str], aliases: Any) -> Loop:
-        """Return the loop of a place with other names: see `named`."""
-        key = id(place), tuple(attribute_names.items()), tuple(aliases.items())
-        if key not in self._renamed:
-            self._renamed[key] = place, named(place.loop, attribute_names, aliases)
-        return self._renamed[key][1]
-
-
-class _Lowerings:
-    """Memos of places."""
-
-    def __init__(self) -> None:
-        self._memos: dict[int, tuple[Place, _Memo]] = {}  # places live as long as their file's code
-
-    def of(self, place: Place) -> _Memo:
-        """Return the memo of a place."""
-        entry = self._memos.get(id(place))
-        if entry is None:
-            entry = self._memos[id(place)] = place, _Memo()
-        return entry[1]
-
-
-class _Operations:
-    """Operations of kernels: equal kernels have one, so that two recordings agree."""
-
-    def __init__(self) -> None:
-        self._by_identity: dict[int, tuple[LoopKernel, Operation]] = {}
-        self._by_text: dict[str, Operation] = {}
-        self._lock = threading.Lock()
-
-    def of(self, loop: LoopKernel) -> Operation:
-        """Return the operation of a loop's kernel."""
-        known = self._by_identity.get(id(loop))
-        if known is not None:
-            return known[1]
-        with self._lock:
-            text = print_cpu.source(loop.kernel, loop.kernel.name, False)
-            operation = self._by_text.get(text)
-            if operation is None:
-                execution = Execution(loop.kernel, USUAL_LIMIT)
-                operation = Operation(loop.kernel.name, execution)
-                self._by_text[text] = operation
-            self._by_identity[id(loop)] = loop, operation
-        return operation
-
-
-_loops = _Loops()
-_lowerings = _Lowerings()
-_operations = _Operations()
+_loops = RenamedLoops()
+_lowerings = Lowerings()
+_operations = Operations()
 
 Place.answer.set(_answer)

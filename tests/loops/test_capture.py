@@ -64,7 +64,7 @@ def by_hand(monkeypatch):
         return running_sum(*args)
 
     monkeypatch.setattr(capture, "lower", lower)
-    monkeypatch.setattr(capture, "_lowerings", capture._Lowerings())
+    monkeypatch.setattr(capture, "_lowerings", capture.Lowerings())
     monkeypatch.setattr(policy, "_LIMITS", ((4, 1 << 20),))
     return calls
 
