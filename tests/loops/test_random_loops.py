@@ -53,7 +53,8 @@ def copied(args: Any) -> Any:
     return tuple(np.array(a) for a in args)
 
 
-def same(a: Any, b: Any) -> None:
+def same(a: Any, b: Any, scale: float = 1.0) -> None:
+    """Compare results, and errors; what is `scale` times larger has lost digits."""
     if isinstance(a, type) or isinstance(b, type):
         assert a is b
         return
@@ -61,9 +62,9 @@ def same(a: Any, b: Any) -> None:
     if isinstance(a, tuple):
         assert len(a) == len(b)
         for x, y in zip(a, b, strict=True):
-            same(x, y)
+            same(x, y, scale)
         return
-    np.testing.assert_allclose(a, b, *CLOSE)
+    np.testing.assert_allclose(a, b, CLOSE[0], CLOSE[1] * scale)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
@@ -88,11 +89,12 @@ def test_gradients(seed: int) -> None:
     args = program.arguments(seed)
     gradient = adarray.value_and_grad(program.f, argnums=(0, 1, 2))
     expected = outcome(gradient, copied(args))
+    scale = 1.0 if isinstance(expected, type) else max(1.0, abs(float(expected[0])) * 1e-3)
     for backend in BACKENDS:
         with adarray.use(backend):
             jf = adarray.jit(gradient)
             for _ in range(3):
-                same(outcome(jf, copied(args)), expected)
+                same(outcome(jf, copied(args)), expected, scale)
     if not isinstance(expected, type):
         differences(program, args, expected[1], seed)
 
