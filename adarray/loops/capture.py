@@ -346,6 +346,7 @@ class LoopCall:
         outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
         results = outputs if len(operation.outputs) > 1 else (outputs,)
         by_name = dict(zip(operation.outputs, results, strict=True))
+        sources = dict(loop.sources)
         parameters = {s.name: p for p, s in loop.sources if isinstance(s, Variable)}
         for name in loop.writes:
             if parameters[name] in by_name:
@@ -356,7 +357,10 @@ class LoopCall:
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
-            if result is not None:
+            source = None if result is None else sources[result.parameter]
+            if isinstance(source, Variable):
+                bound.append(self.values[source.name])
+            elif result is not None:
                 bound.append(result_of(result, by_name[result.parameter]))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
