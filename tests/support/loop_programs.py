@@ -148,12 +148,17 @@ class Program:
                 out[r.variable] = value.reshape(r.form.shape)
         return out
 
+    def _run_loop(self, names: dict[str, Any]) -> dict[str, Any]:
+        """Run the loop as Python does; return its variables."""
+        space = self.scope | names
+        with np.errstate(all="ignore"):
+            exec(compile(ast.Module([self.loop], []), "<loop>", "exec"), space)
+        return space
+
     def expected(self) -> dict[str, Any]:
         """Return the same from Python."""
         before = copy.deepcopy(self.names)
-        names = dict(before)
-        with np.errstate(all="ignore"):
-            exec(compile(ast.Module([self.loop], []), "<loop>", "exec"), self.scope, names)
+        names = self._run_loop(before)
         written = {n: before[n] for n in self.kernel.writes}
         return written | {r.variable: names[r.variable] for r in self.kernel.results}
 
@@ -169,11 +174,7 @@ class Program:
         for name, value in self.names.items():
             if isinstance(value, np.ndarray) and name not in results:
                 before = copy.deepcopy(self.names)
-                with np.errstate(all="ignore"):
-                    exec(
-                        compile(ast.Module([self.loop], []), "<loop>", "exec"),
-                        self.scope, dict(before),
-                    )  # fmt: skip
+                self._run_loop(before)
                 np.testing.assert_array_equal(before[name], value, err_msg=name)
         return self
 
