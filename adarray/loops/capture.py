@@ -144,6 +144,7 @@ class LoopCall:
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
                 self.values[name] = value
         self._resolved: list[tuple[str, Any]] = []
+        self._asked = False  # whether the text depends on what arrays of integers hold
         self.loop = self._with_one_name()
         self.forms = {n: form_of(x) for n, x in self.values.items()}
         self._resolved.clear()
@@ -231,9 +232,12 @@ class LoopCall:
         key = self._key()
         memo = _lowerings.of(self.place)
         entry = None if key is None else memo.get(key)
-        if entry is None or not all(self._is_bound(n, x) for n, x in entry.resolved):
+        bound = entry is not None and all(self._is_bound(n, x) for n, x in entry.resolved)
+        if entry is None or not bound or not self._is_as_assumed(entry.loop):
             entry = self._lowering()
-            if key is not None and all(is_constant(x) for _, x in entry.resolved):
+            # A refusal may be due to what arrays hold, which the key does not tell.
+            sure = entry.refusal is None or not self._asked
+            if key is not None and sure and all(is_constant(x) for _, x in entry.resolved):
                 memo.put(key, entry)
         if entry.refusal is not None:
             raise NotCaptured(*entry.refusal)
@@ -247,10 +251,27 @@ class LoopCall:
             return Lowering(None, (why, loop.lineno), ())
         kernel, refusal, wanted = None, None, frozenset(self.place.wanted)
         try:
-            kernel = lower(loop, self.forms, self.iterable, wanted, self.resolve)
+            kernel = lower(loop, self.forms, self.iterable, wanted, self.resolve, self._contents)
         except NotCaptured as reason:
             refusal = reason.reason, reason.line
         return Lowering(kernel, refusal, tuple(self._resolved))
+
+    def _contents(self, name: str) -> tuple[int, int] | None:
+        """Return the least and the largest integer in an array."""
+        self._asked = True
+        x = self.values[name]
+        if is_batched(x) or not np.size(x):
+            return None
+        plain = concrete(x._plain) if isinstance(x, Handle) else x
+        return int(plain.min()), int(plain.max())
+
+    def _is_as_assumed(self, loop: LoopKernel | None) -> bool:
+        """Whether arrays of integers hold what a kernel takes them to hold."""
+        for name, low, high in () if loop is None else loop.assumed:
+            bounds = self._contents(name)
+            if bounds is None or bounds[0] < low or bounds[1] > high:
+                return False
+        return True
 
     def _is_bound(self, name: str, value: Any) -> bool:
         return self._global(name) is value
@@ -315,12 +336,17 @@ class LoopCall:
                 self.values[name] = (
                     bool(x) if isinstance(form, Known) else operator.index(cast("Any", x))
                 )
+        for name, low, high in loop.assumed:  # and what it is right for
+            x = self.values[name]
+            if not np.all((x >= low) & (x <= high)):
+                raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
         operation = _operations.of(loop)
         operands, launch = self._bound(loop, operation, recorder)
         expected = comparing.expected(self) if checking() and not BATCHED else None
         outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
         results = outputs if len(operation.outputs) > 1 else (outputs,)
         by_name = dict(zip(operation.outputs, results, strict=True))
+        sources = dict(loop.sources)
         parameters = {s.name: p for p, s in loop.sources if isinstance(s, Variable)}
         for name in loop.writes:
             if parameters[name] in by_name:
@@ -331,7 +357,10 @@ class LoopCall:
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
-            if result is not None:
+            source = None if result is None else sources[result.parameter]
+            if isinstance(source, Variable):
+                bound.append(self.values[source.name])
+            elif result is not None:
                 bound.append(result_of(result, by_name[result.parameter]))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was

@@ -102,7 +102,8 @@ class Result:
     ----------
     variable : str
     parameter : str
-        Of the kernel: the buffer in which it lies afterwards.
+        Of the kernel: the buffer in which it lies afterwards. If that is an array of the caller's,
+        the variable is this very array.
     form : Form
         A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
         Python int; an `ArrayForm` is the buffer, of that shape.

@@ -28,7 +28,7 @@ def add(a, b):
     return Apply(F, "add", (a, b))
 
 
-def running_sum(loop, variables, iterable, wanted, resolve):
+def running_sum(loop, variables, iterable, wanted, resolve, contents):
     """``for i in range(n): acc = acc + x[i] * x[i]``, and ``y[i] = acc`` if there is a y."""
     i = Var(N, "i")
     x = Load(F, "x", i)

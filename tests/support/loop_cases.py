@@ -449,6 +449,41 @@ def rolled(x):
     return x
 
 
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def _lorenz(state, rho=28.0):
+    x, y, z = state
+    return np.array([10.0 * (y - x), x * (rho - z) - y, x * y - 8 / 3 * z])
+
+
+@case(lambda r: (r.normal(size=3), np.zeros((6, 3))))
+def attractor(state, path):
+    for k in range(len(path)):
+        middle = state + 0.005 * _lorenz(state)
+        state = state + 0.01 * _lorenz(middle)
+        path[k] = state
+    return path
+
+
+@case(lambda r: (r.normal(size=6), r.normal(size=(4, 6))))
+def comprehensions(x, a):
+    for i in range(a.shape[0]):
+        s = sum(a[i, j] * x[j] for j in range(len(x)))
+        row = np.array([np.sin(v) + s for v in a[i]])
+        a[i] = row / (1 + np.argmax(row))
+        x[:4] += np.concatenate((a[i, :2], row[2:4])) * np.trace(a[:3, :3])
+    return x, a
+
+
+@case(lambda r: (r.normal(size=(3, 4)), r.normal(size=3)))
+def all_indices(a, v):
+    for i, j in np.ndindex(3, 4):
+        w = np.cross(v, a[:, j])
+        a[i, j] += w[i] * np.cumsum(w)[1] + len(a)
+    return a
+
+
 # -- chosen elements -------------------------------------------------------------------------------
 
 

@@ -12,12 +12,16 @@ module         what it has
 `views`        basic indexing
 `overlap`      whether a statement reads what it has written
 `elements`     array expressions, evaluated and stored element by element
+`masks`        elements that truth values choose
+`gathering`    elements at indices that are read from arrays
 `reductions`   sums, products of matrices
-`calls`        functions and methods that are understood
+`calls`        functions and methods that are understood; more in `arrays` and `stacking`
 `expressions`  expressions of the syntax tree
 `names`        which names statements read and bind
 `statements`   assignments and branches
-`iteration`    loops, and what they carry from iteration to iteration
+`carrying`     what iterations pass on to each other
+`iteration`    loops: how they begin, go on and end
+`functions`    functions of the user's that are called
 `kernel`       the whole
 =============  ==================================================================
 """

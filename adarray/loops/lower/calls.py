@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Const
+from adarray.compiler.ir.loopir import Apply, Const
 from adarray.kernels import build
 from adarray.kernels.functions import MATH
+from adarray.kernels.types import FLOATS
 from adarray.loops.forms import Known
 from adarray.loops.lower.arrays import ArrayCalls
-from adarray.loops.lower.kinds import BOOL, DTYPES, FLOAT, INT, PYTHON, common
+from adarray.loops.lower.kinds import BOOL, DTYPES, FLOAT, INT, PYTHON, common, dtype_of
+from adarray.loops.lower.stacking import StackingCalls
 from adarray.loops.lower.values import (
     Array,
     Items,
@@ -70,6 +72,7 @@ class Calls:
             np.amax: self.maximum, np.amin: self.minimum, np.std: self.std, np.var: self.var,
             np.linalg.norm: self.norm,
             np.outer: self.outer, np.inner: self.inner, **arrays.functions,
+            **StackingCalls(self).functions,
             np.matmul: lambda a, b: self.reductions.matmul(self.array(a), self.array(b)),
             np.where: self.where, np.clip: self.clip,
             np.ndim: lambda x: self.attribute(x, "ndim"),
@@ -439,12 +442,38 @@ class Calls:
 
     def builtin_sum(self, x: Value, start: Value | None = None) -> Value:
         """Return the sum of some numbers."""
+        if isinstance(x, Walk) and start is None:
+            return self._summed(x)
         if not isinstance(x, Items):
             raise self.state.refusal("Python's sum of what is no tuple")
         total: Value = integer(0) if start is None else start
         for item in x.items:
             total = self.elements.operator("add", self.numeric(total), self.numeric(item))
         return total
+
+    def kinds_of(self, walk: Walk) -> frozenset[str]:
+        """Return the kinds of the numbers that a comprehension computes."""
+        saved = self.low.snapshot()
+        with self.state.block(), self.state.loop("k", walk.count) as k:
+            kinds = self.low.expressions.as_number(walk.item(k)).kinds
+        self.low.restore(saved)
+        return kinds
+
+    def _summed(self, walk: Walk) -> Number:
+        """Return Python's sum of the numbers of a comprehension, if they are floats."""
+        kinds = self.kinds_of(walk)
+        dtypes = {dtype_of(k) for k in kinds}
+        if len(kinds) != 1 or not dtypes <= set(FLOATS):
+            raise self.state.refusal("Python's sum of other than floats of one type")
+        (dtype,) = dtypes
+        total = self.state.local("total", dtype, build.const(0, dtype))
+        with self.state.loop("k", walk.count) as k:
+            x = self.low.expressions.as_number(walk.item(k))
+            self.state.assign(total, Apply(dtype, "add", (total, x.expr)))
+        assert walk.count.whole is not None
+        if not self.numbers.facts.at_least(walk.count.whole, 1):
+            kinds |= {INT}
+        return Number(total, kinds)
 
     def item(self, x: Value) -> Value:
         """Return the only element as a number of Python's."""

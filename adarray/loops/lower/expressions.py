@@ -25,6 +25,7 @@ from adarray.loops.lower.values import (
     Span,
     Value,
     View,
+    Walk,
     integer,
 )
 
@@ -59,7 +60,8 @@ class Expressions:
             ast.Attribute: self._attribute, ast.Subscript: self._subscript,
             ast.Tuple: lambda n: Items(self.values(n.elts)),
             ast.List: lambda n: Items(self.values(n.elts)),
-            ast.Slice: self._slice,
+            ast.Slice: self._slice, ast.GeneratorExp: self._comprehension,
+            ast.ListComp: self._comprehension,
         }  # fmt: skip
 
     # -- values ------------------------------------------------------------------------------------
@@ -315,6 +317,26 @@ class Expressions:
                 self.state.assign(variable, x.expr)
             statements += last
         return Number(variable, kinds, self.numbers.hull(a, b, test))
+
+    def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> Value:
+        """Return items that are computed where something goes over them."""
+        (generator, *others) = node.generators
+        if others or generator.ifs or generator.is_async:
+            raise self.state.refusal("a comprehension of several loops, or with a condition")
+        source = self.value(generator.iter)
+        walk = None if isinstance(source, Items) else self.low.loops.walk(source)
+
+        def element(item: Value) -> Value:
+            before = dict(self.low.names)
+            self.low.statements.bind(generator.target, item)
+            value = self.low.elements.settled(self.value(node.elt), "item")
+            self.low.names = before
+            return value
+
+        if isinstance(source, Items):
+            return Items(tuple(map(element, source.items)))
+        assert walk is not None
+        return Walk(walk.count, lambda k: element(walk.item(k)), walk.most)
 
     # -- attributes, subscripts, calls -------------------------------------------------------------
 

@@ -326,9 +326,9 @@ class Reading:
             if go is not None:
                 self._go(go, index, ended)
             self.carrying.check_writes(carried, body + state.emitter.blocks[-1])
-            self.carrying.passed_on(carried, after)
-            for variable, last in exported.values():
+            for variable, last in exported.values():  # before what they are read from changes
                 state.assign(variable, last.expr)
+            self.carrying.passed_on(carried, after)
             if not counted and count is not None:
                 state.assign(index, build.add(index, build.index(1)))
         for variable, _ in exported.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -241,9 +241,9 @@ class LoopLowering:
         return ThreadKernel(name, buffers, scalars, order, (), body)
 
 
-def _used(kernel: ThreadKernel) -> ThreadKernel:
-    """Return a kernel without parameters that it does not use."""
-    known = used(kernel.body)
+def _used(kernel: ThreadKernel, results: Iterable[Result]) -> ThreadKernel:
+    """Return a kernel without parameters that it does not use, and that are no results."""
+    known = used(kernel.body) | {r.parameter for r in results}
     return ThreadKernel(
         kernel.name,
         tuple(b for b in kernel.buffers if b.name in known),
@@ -304,7 +304,7 @@ def lower(
         changing |= wrong
     state.line = loop.lineno
     results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
-    kernel = _used(simplified(lowering.kernel("loop")))
+    kernel = _used(simplified(lowering.kernel("loop")), results)
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)

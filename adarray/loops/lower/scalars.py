@@ -83,6 +83,10 @@ def _of_floats(name: str, args: tuple[Expr, ...], dtype: str, let: Let) -> Expr 
     if name in _DIRECT:
         several = name in ("maximum", "minimum")
         return Apply(dtype, name, tuple(let("x", a) for a in args) if several else args)
+    if name in ("remainder", "floor_divide"):
+        a, b = (let("x", x) for x in args)
+        rest = _remainder(a, b, let)
+        return rest if name == "remainder" else _floor_divide(a, b, rest)
     rule = _FLOATS.get(name)
     return None if rule is None else rule(*(let("x", a) for a in args))
 
@@ -115,18 +119,20 @@ def _sign(x: Expr) -> Expr:
     return where(compare("greater", x, zero), one, below)
 
 
-def _remainder(a: Expr, b: Expr) -> Expr:
+def _remainder(a: Expr, b: Expr, let: Let) -> Expr:
     """Return the remainder that has the sign of `b`."""
     zero = const(0, a.dtype)
-    rest = Apply(a.dtype, "fmod", (a, b))
+    rest = let("rest", Apply(a.dtype, "fmod", (a, b)))
+    if isinstance(b, Const) and b.value > 0:
+        return where(compare("less", rest, zero), add(rest, b), rest)
     other = compare("not_equal", compare("less", rest, zero), compare("less", b, zero))
     nonzero = compare("not_equal", rest, zero)
     return where(build.both(nonzero, other), add(rest, b), rest)
 
 
-def _floor_divide(a: Expr, b: Expr) -> Expr:
+def _floor_divide(a: Expr, b: Expr, rest: Expr) -> Expr:
     """Return the quotient without its fraction: what is left over is taken off before."""
-    quotient = divide(build.subtract(a, _remainder(a, b)), b)
+    quotient = divide(build.subtract(a, rest), b)
     whole = Apply(a.dtype, "rint", (quotient,))
     return where(compare("equal", b, const(0, a.dtype)), divide(a, b), whole)
 
@@ -153,8 +159,6 @@ _FLOATS: dict[str, Callable[..., Expr]] = {
     "deg2rad": lambda x: multiply(x, const(math.pi / 180, x.dtype)),
     "rad2deg": lambda x: multiply(x, const(180 / math.pi, x.dtype)),
     "sign": _sign,
-    "remainder": _remainder,
-    "floor_divide": _floor_divide,
     "logaddexp": _logaddexp("log1p", "exp"),
     "heaviside": lambda x, h: where(
         compare("equal", x, const(0, x.dtype)), h,

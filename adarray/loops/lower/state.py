@@ -214,7 +214,7 @@ class State:
         for extent in shape:
             assert extent.whole is not None
             most.append(max(0, self.facts.range(extent.whole)[1]))
-        count = max(1, math.prod(most))
+        count = math.prod(most)
         if count > 1 << 32:
             raise self.refusal("an array inside of the loop has no known size")
         self.workspaces += 1

@@ -18,7 +18,7 @@ from adarray.loops.lower.expressions import BINARY
 from adarray.loops.lower.gathering import GatheredPlace
 from adarray.loops.lower.kinds import BOOL, stored
 from adarray.loops.lower.masks import ChosenPlace
-from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, number
+from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, Walk, number
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -61,7 +61,7 @@ class Statements:
             ast.If: lambda s: self._if(s, s.body, s.orelse), ast.Expr: self._expression,
             ast.For: self._for, ast.While: self._while,
             ast.Pass: lambda _: None, ast.Break: self._jump, ast.Continue: self._jump,
-            ast.Return: self._jump,
+            ast.Return: self._jump, ast.Assert: self._assert,
         }  # fmt: skip
 
     def _for(self, s: ast.For) -> None:
@@ -122,6 +122,12 @@ class Statements:
             if frame.ended is not None and not isinstance(s, ast.Continue):
                 self.low.names[frame.ended] = flag(True)
 
+    def _assert(self, s: ast.Assert) -> None:
+        with self.low.testing():
+            test = self.low.expressions.truth(s.test)
+        if not isinstance(test.expr, Const) or not test.expr.value:
+            raise self.state.refusal("an assertion that is not known to hold")
+
     # -- assignments -------------------------------------------------------------------------------
 
     def _assign(self, s: ast.Assign) -> None:
@@ -168,6 +174,8 @@ class Statements:
             return Items(tuple(self.settled(v, name) for v in value.items))
         if isinstance(value, Missing):
             raise self.state.refusal(value.reason)
+        if isinstance(value, Walk):
+            raise self.state.refusal("a list or an iterator that has a name")
         return self.low.elements.settled(value, name)
 
     def _at_home(self, name: str, value: Value) -> Value:
