@@ -15,7 +15,7 @@ from adarray.loops.forms import ArrayForm, Form, WholeNumber
 
 # Calls that unrolling records, and the elements of the largest array statement that a loop of at
 # least that many is captured with.
-_LIMITS = ((200, 1 << 10), (5_000, 1 << 14), (50_000, 1 << 22))
+_LIMITS = ((200, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22))
 _UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
 _ABOUT = frozenset(("shape", "size", "ndim", "dtype"))
