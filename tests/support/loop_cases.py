@@ -552,6 +552,43 @@ def _norm(x):
     return scale * np.sqrt(np.sum((x / scale) ** 2))
 
 
+def _first_above(x, limit):
+    for i in range(len(x)):
+        if x[i] > limit:
+            return i
+    return -1
+
+
+def _first_pair(a, limit):
+    for i in range(a.shape[0]):
+        for j in range(i):
+            if a[i, j] > limit:
+                return a[i, j] * 2
+            if a[i, j] < -limit:
+                break
+        if i > 3:
+            continue
+    return 0.0
+
+
+def _halvings(n):
+    k = 0
+    while True:
+        k += 1
+        if 2**3 * k > n:
+            return k
+
+
+@case(lambda r: (r.normal(size=(6, 6)), r.normal(size=8), np.zeros(8)))
+def searched(a, x, y):
+    for i in range(len(y)):
+        k = _first_above(x, 0.2 * i)
+        y[i] = _first_pair(a, 0.3 * i) + k + _halvings(i)
+        if k >= 0:
+            y[i] += x[k % 8]
+    return y
+
+
 @case(lambda r: (r.integers(0, 4, 9), np.zeros((9, 9), np.int32)), gradient=False)
 def foldings(seq, table):
     n = len(seq)

@@ -113,7 +113,7 @@ class Carrying:
             if guess.is_new:
                 home = self.low.elements.materialised(first, name)
                 self.low.fresh.discard(home.buffer.name)
-                self.low.homes[name] = home
+                self.low.homes[self.low.functions.depth, name] = home
             return CarriedArray(name, first, guess, home)
         assert isinstance(first, Number)
         kinds = self.numbers.joined((first, Number(first.expr, guess.kinds)))
@@ -271,7 +271,7 @@ class Carrying:
         for c in carried:
             if isinstance(c, CarriedArray):
                 self.low.names[c.name] = c.home
-                self.low.homes.pop(c.name, None)
+                self.low.homes.pop((self.low.functions.depth, c.name), None)
                 if not runs and c.guess.is_new:
                     self.low.unsure.add(c.home.buffer.name)
                 continue

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from adarray.compiler.ir.loopir import Const
 from adarray.loops.forms import Known
 from adarray.loops.lower import names
 from adarray.loops.lower.statements import RESULT, Frame, flag
-from adarray.loops.lower.values import Missing, Value
+from adarray.loops.lower.values import Missing, Number, Value
 from adarray.loops.source import source_of
 
 if TYPE_CHECKING:
@@ -77,10 +78,12 @@ class Functions:
         self.depth += 1
         low.statements.block(node.body)
         self.depth -= 1
-        result = low.names.get(RESULT)
+        result, live = low.names.get(RESULT), low.names[frame.live]
         low.names, low.scope, low.statements.frames = outer
         if any(isinstance(n, ast.Return) for n in ast.walk(node)):
-            result = result or Missing(f"{f.__name__} may return nothing")
+            assert isinstance(live, Number)
+            surely = isinstance(live.expr, Const) and not live.expr.value
+            result = result if surely and result is not None else Missing("nothing, it may be")
         self.state.line = line
         if isinstance(result, Missing):
             raise self.state.refusal(f"what {f.__name__} returns: {result.reason.replace('%', '')}")

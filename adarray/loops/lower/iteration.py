@@ -25,7 +25,7 @@ from adarray.loops.lower.carrying import (
 )
 from adarray.loops.lower.intervals import MOST_ITERATIONS, Affine
 from adarray.loops.lower.kinds import INT, stored
-from adarray.loops.lower.statements import Frame, flag
+from adarray.loops.lower.statements import RESULT, Frame, flag
 from adarray.loops.lower.values import (
     Items,
     Lazy,
@@ -265,6 +265,10 @@ class Reading:
             or not isinstance(head.node, ast.While | ast.For)
             or names.is_bound_by_assignment([head.node], n)
         ]  # fmt: skip
+        # What a return sets: flags of the bodies that it leaves.
+        returns = any(isinstance(n, ast.Return) for n in ast.walk(head.node))
+        self.flags = self.low.statements.going_on() if returns else {}
+        self.bound += [*self.flags, *([RESULT] if returns else [])]
 
     def first(self) -> dict[str, Guess | ArrayGuess]:
         """Return what is carried, as it is before the loop."""
@@ -308,6 +312,7 @@ class Reading:
                 low.names[name] = Missing(f"{name!r} may not be bound")
         for c in carried:
             low.names[c.name] = c.value if isinstance(c, CarriedNumber) else c.home
+        low.names |= self.flags  # else there is no other iteration
         with state.block() as body, facts.assuming(self._holding()):
             at = number(index, INT, k)
             ended = flag(False)
@@ -336,6 +341,8 @@ class Reading:
         self._emit(count, index, go, body, test)
         low.fresh = fresh
         self._leave(before, after, carried, count, exported)
+        if self.flags and self.runs and head.count is None and not names.has_break(head.node.body):
+            low.names |= low.statements.left()  # by a return, since nothing else ends the loop
         if period > 1:
             self._rest(period)
         return wider, again
@@ -382,14 +389,13 @@ class Reading:
 
     def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, tuple[Var, Number]]:
         """Return variables for what the last iteration binds and is read after the loop."""
-        if not self.runs:
-            return {}
         out: dict[str, tuple[Var, Number]] = {}
         for name in self.bound:
             value = after.get(name)
             if name in guesses or not isinstance(value, Number):
                 continue
-            if self.low.is_live(name, self.head.node):
+            live = self.runs and self.low.is_live(name, self.head.node)
+            if live or name == RESULT:  # which is read only if it has been set
                 dtype = stored(value.kinds)
                 assert dtype is not None
                 out[name] = (Var(dtype, self.state.fresh(name)), value)

@@ -54,7 +54,7 @@ class LoopLowering:
     in_test : bool
         Whether only the truth of what is read matters.
     homes : dict
-        Where arrays lie that iterations bind anew, by name.
+        Where arrays lie that iterations bind anew, by name and depth of calls.
     fresh : set of str
         Memories of those of which an array was bound in this iteration.
     unsure : set of str
@@ -68,7 +68,7 @@ class LoopLowering:
         self.names: dict[str, Value] = {}
         self.stores = 0
         self.in_test = False
-        self.homes: dict[str, View] = {}
+        self.homes: dict[tuple[int, str], View] = {}
         self.fresh: set[str] = set()
         self.unsure: set[str] = set()
         self.initial: dict[str, Value] = {}

@@ -152,6 +152,15 @@ def breaks(body: Iterable[ast.stmt]) -> bool:
     return any(map(found, body))
 
 
+def has_break(body: Iterable[ast.AST]) -> bool:
+    """Whether a `break` among statements ends the loop that they are the body of."""
+    return any(
+        isinstance(n, ast.Break)
+        or (not isinstance(n, (ast.For, ast.While)) and has_break(ast.iter_child_nodes(n)))
+        for n in body
+    )
+
+
 def ends(body: Sequence[ast.stmt]) -> bool:
     """Whether a body surely leaves the block that it stands in."""
     if not body:

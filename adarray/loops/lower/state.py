@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ class State:
 
     def fresh(self, name: str) -> str:
         """Return a name for the kernel's text, after one of the source."""
-        plain = name.replace("__", "_").strip("_")
+        plain = re.sub(r"\W", "", name).replace("__", "_").strip("_")
         clear = plain.isascii() and plain.isidentifier() and not (plain.isupper() and plain[2:])
         return self.emitter.fresh(plain if clear else f"v_{plain}" if plain.isascii() else "v")
 

@@ -88,10 +88,40 @@ class Statements:
             if isinstance(s, (ast.Break, ast.Continue, ast.Return)):
                 return
             if jumps and rest:
-                live = self.low.names[self.frames[-1].live]
-                assert isinstance(live, Number)
-                self.branch(live, lambda rest=rest: self.block(rest), lambda: None)  # type: ignore[misc]
+                self._guarded(rest)
                 return
+
+    def _guarded(self, rest: Sequence[ast.stmt]) -> None:
+        """Read what is done only if nothing has left the innermost body."""
+        live = self.low.names[self.frames[-1].live]
+        assert isinstance(live, Number)
+
+        def then() -> None:
+            self.low.names |= self.going_on()
+            self.block(rest)
+
+        def orelse() -> None:
+            self.low.names[self.frames[-1].live] = flag(False)
+
+        self.branch(live, then, orelse)
+
+    def of_function(self) -> list[Frame]:
+        """Return the bodies that a return leaves; none where it leaves the whole loop."""
+        inside = (i for i in reversed(range(len(self.frames))) if self.frames[i].is_function)
+        k = next(inside, None)
+        return [] if k is None else self.frames[k:]
+
+    def going_on(self) -> dict[str, Value]:
+        """Return what holds as long as nothing has left the innermost body."""
+        frames = self.of_function() or self.frames[-1:]
+        known: dict[str, Value] = {f.live: flag(True) for f in frames}
+        return known | {f.ended: flag(False) for f in frames if f.ended is not None}
+
+    def left(self) -> dict[str, Value]:
+        """Return what holds after a return."""
+        frames = self.of_function()
+        known: dict[str, Value] = {f.live: flag(False) for f in frames}
+        return known | {f.ended: flag(True) for f in frames if f.ended is not None}
 
     def statement(self, s: ast.stmt) -> None:
         """Read one statement."""
@@ -108,13 +138,9 @@ class Statements:
     def _jump(self, s: ast.stmt) -> None:
         frames = [self.frames[-1]]
         if isinstance(s, ast.Return):
-            k = next((i for i in reversed(range(len(self.frames))) if self.frames[i].is_function),
-                     None)  # fmt: skip
-            if k is None:
+            frames = self.of_function()
+            if not frames:
                 raise self.state.refusal("return leaves the loop")
-            frames = self.frames[k:]
-            if len(frames) > 1:
-                raise self.state.refusal("return inside of a loop of a function that is called")
             value = Known(None) if s.value is None else self.low.expressions.value(s.value)
             self.low.names[RESULT] = self.low.elements.settled(value, "result")
         for frame in frames:
@@ -183,14 +209,14 @@ class Statements:
 
         Nobody else has the array that lies there, so that it need not stay as it is.
         """
-        home = self.low.homes.get(name)
+        home = self.low.homes.get((self.low.functions.depth, name))
         if home is None or not isinstance(value, Lazy) or value.dtype != home.dtype:
             return self.settled(value, name)
         others = [v for n, v in self.low.names.items() if n != name and isinstance(v, View)]
         fits = len(value.shape) == len(home.shape) and all(
             self.low.views.same(a, b) for a, b in zip(value.shape, home.shape, strict=True)
         )
-        if not fits or self.low.functions.depth or any(
+        if not fits or any(
             v.buffer.name == home.buffer.name for v in others
         ):  # fmt: skip
             return self.settled(value, name)
@@ -331,13 +357,28 @@ class Statements:
         merged: dict[str, Value] = {}
         for name in [*first, *(n for n in second if n not in first)]:
             a, b = first.get(name), second.get(name)
-            if a is None or b is None:
+            if name == RESULT and (a is None) is not (b is None):
+                # Whether it is set, the function's frame tells.
+                merged[name] = self._result(a, body) if b is None else self._result(b, other)
+            elif a is None or b is None:
                 merged[name] = Missing(f"{name!r} may not be bound")
             elif a is b or a == b:
                 merged[name] = a
             else:
                 merged[name] = self._merged(name.strip("%"), test, (a, body), (b, other))
         self.low.names = merged
+
+    def _result(self, value: Value | None, body: list[Stmt]) -> Value:
+        """Return what a function returns if it does so in one part of a branch."""
+        if not isinstance(value, Number):
+            return Missing("one object or another")
+        dtype = stored(value.kinds)
+        assert dtype is not None
+        variable = self.state.local("result", dtype)
+        with self.state.block() as last:
+            self.state.assign(variable, value.expr)
+        body += last
+        return Number(variable, value.kinds, value.whole)
 
     def _merged(
         self, name: str, test: Number, then: tuple[Value, list[Stmt]],
