@@ -68,6 +68,8 @@ def _answer(
     iterable = values[0] if values else None
     before = len(recorder.recording.events)
     try:
+        if recorder.unrolls:
+            raise NotCaptured("a derivative is taken that no captured loop has", place.loop.lineno)
         if place.refusal is not None:
             raise NotCaptured(*place.refusal)
         call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)

@@ -380,3 +380,22 @@ def test_whole_arrays_are_left_to_fusion(monkeypatch: pytest.MonkeyPatch) -> Non
     large = np.ones(100_000)
     assert "whole arrays" in adarray.jit(f).explain(large).loops[0]
     assert not adarray.jit(g).explain(large).loops
+
+
+def test_derivatives_that_kernels_lack() -> None:
+    """Reverse mode over a pullback that was taken before: the loop is unrolled after all."""
+
+    def f(x):
+        s = np.zeros(len(x))
+        for i in range(len(x)):
+            s[i] = s[i - 1] * 0.5 + np.sin(x[i])
+        return s
+
+    def of_pullback(x):
+        pullback = adarray.vjp(f, x)[1]
+        return adarray.grad(lambda g: np.sum(pullback(g)[0] ** 2))(x)
+
+    jf = adarray.jit(of_pullback)
+    for _ in range(3):
+        close(jf(X), of_pullback(X))
+    assert "derivative" in jf.explain(X).loops[0]
