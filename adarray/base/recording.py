@@ -178,6 +178,8 @@ class Recording:
         In the order in which they happened.
     loops : list of LoopNote
         Loops that were captured or unrolled.
+    refused : dict
+        Reasons and lines for which loops were unrolled, by their places.
     outputs : list
         The results' leaves: symbols, or plain values that are the same every time.
     writes : list of (int, Symbol)
@@ -187,13 +189,14 @@ class Recording:
         inputs that share memory would have seen it.
     """
 
-    __slots__ = ("captures", "events", "inputs", "loops", "outputs", "touched", "writes")
+    __slots__ = ("captures", "events", "inputs", "loops", "outputs", "refused", "touched", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Symbol] = []
         self.captures: list[tuple[Symbol, np.ndarray, np.ndarray]] = []
         self.events: list[Call | Guard] = []
         self.loops: list[LoopNote] = []
+        self.refused: dict[object, list[tuple[str, int]]] = {}
         self.outputs: list[Any] = []
         self.touched = False
         self.writes: list[tuple[int, Symbol]] = []

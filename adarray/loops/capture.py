@@ -55,6 +55,8 @@ from adarray.loops.variables import (
 )
 
 _NOT_THERE = object()
+# Refusals of a loop, each found by reading it again, after which a run does not ask any more.
+_ENOUGH = 8
 
 
 def _answer(
@@ -72,10 +74,16 @@ def _answer(
             raise NotCaptured("a derivative is taken that no captured loop has", place.loop.lineno)
         if place.refusal is not None:
             raise NotCaptured(*place.refusal)
+        refused = recorder.recording.refused.get(place, ())
+        if len(refused) >= _ENOUGH:
+            raise NotCaptured(*refused[-1])
         call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)
         loop = call.lowered()
         call.check(loop)
     except NotCaptured as reason:
+        if reason.anew:
+            entry = reason.reason, reason.line
+            recorder.recording.refused.setdefault(place, []).append(entry)
         _note(recorder, place, iterable, before, reason.reason, reason.line)
         return None
     except Exception as error:  # of ours
@@ -146,6 +154,7 @@ class LoopCall:
             if value is not _NOT_THERE and not isinstance(form_of(value), Known):
                 self.values[name] = value
         self._resolved: list[tuple[str, Any]] = []
+        self._read = False  # whether its text was read now
         self._asked = False  # whether the text depends on what arrays of integers hold
         self.loop = self._with_one_name()
         self.forms = {n: form_of(x) for n, x in self.values.items()}
@@ -242,7 +251,7 @@ class LoopCall:
             if key is not None and sure and all(is_constant(x) for _, x in entry.resolved):
                 memo.put(key, entry)
         if entry.refusal is not None:
-            raise NotCaptured(*entry.refusal)
+            raise NotCaptured(*entry.refusal, anew=self._read and memo.get(key) is not entry)
         assert entry.loop is not None
         return entry.loop
 
@@ -251,6 +260,7 @@ class LoopCall:
         why = not_worthwhile(loop, self.forms, self.iterable)
         if why is not None:
             return Lowering(None, (why, loop.lineno), ())
+        self._read = True
         kernel, refusal, wanted = None, None, frozenset(self.place.wanted)
         try:
             kernel = lower(loop, self.forms, self.iterable, wanted, self.resolve, self._contents)

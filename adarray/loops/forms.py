@@ -142,7 +142,8 @@ class LoopKernel:
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does
     """Why a loop is unrolled: one clause, with the line of the user's source."""
 
-    def __init__(self, reason: str, line: int) -> None:
+    def __init__(self, reason: str, line: int, anew: bool = False) -> None:
         super().__init__(reason)
+        self.anew = anew  # whether the loop was read for it, and will be for the next one
         self.reason = reason
         self.line = line

@@ -38,5 +38,5 @@ def _line(group: list[LoopNote], trips: int | None, events: int) -> str:
         what = f"captured{count}{times}{taped}"
     else:
         line = "" if note.line == note.where[1] else f" (line {note.line})"
-        what = f"unrolled{count}{times}, {count_text(events, 'event')}: {note.reason}{line}"
+        what = f"unrolled{count}{times}, {count_text(events)} events: {note.reason}{line}"
     return f"{note.where[0]}:{note.where[1]} ({note.function}): {what}"
