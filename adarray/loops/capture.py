@@ -74,7 +74,7 @@ def _answer(
             raise NotCaptured("a derivative is taken that no captured loop has", place.loop.lineno)
         if place.refusal is not None:
             raise NotCaptured(*place.refusal)
-        refused = recorder.recording.refused.get(place, ())
+        refused = recorder.recording.refused.get(place, [])
         if len(refused) >= _ENOUGH:
             raise NotCaptured(*refused[-1])
         call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)
