@@ -96,6 +96,9 @@ def _answer(
     except Exception as error:
         recorder.error = error  # what has been written by now would be written again
         raise
+    if results is None:
+        _note(recorder, place, iterable, before, "it raises an error", 0)
+        return None
     _note(recorder, place, iterable, before, "", 0, _operations.of(loop))
     return results
 
@@ -337,11 +340,16 @@ class LoopCall:
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
+        if BATCHED and loop.failed is not None:
+            raise NotCaptured("it may raise an error for some members of a batch", line)
 
     # -- running it --------------------------------------------------------------------------------
 
-    def run(self, loop: LoopKernel, recorder: TracingEngine) -> tuple[Any, ...]:
-        """Run the loop's kernel, write into the arrays that the loop writes; return results."""
+    def run(self, loop: LoopKernel, recorder: TracingEngine) -> tuple[Any, ...] | None:
+        """Run the loop's kernel, write into the arrays that the loop writes; return results.
+
+        None if Python raises an error somewhere in the loop.
+        """
         for name, form in self.forms.items():  # what the text depends on is the same in later runs
             x = self.values[name]
             if isinstance(x, Handle) and isinstance(form, (WholeNumber, Known)):
@@ -358,6 +366,8 @@ class LoopCall:
         outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
         results = outputs if len(operation.outputs) > 1 else (outputs,)
         by_name = dict(zip(operation.outputs, results, strict=True))
+        if loop.failed is not None and by_name[loop.failed][0] != 0:
+            return None
         sources = dict(loop.sources)
         parameters = {s.name: p for p, s in loop.sources if isinstance(s, Variable)}
         for name in loop.writes:

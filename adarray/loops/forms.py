@@ -130,6 +130,9 @@ class LoopKernel:
     assumed : tuple of (str, int, int)
         Variables that are arrays of integers, and the least and the largest that they may hold:
         the kernel is right only as long as they do.
+    failed : str, optional
+        The parameter, of one integer, that is not 0 afterwards where Python would have raised an
+        error. What the kernel has written is of no use then.
     """
 
     kernel: ThreadKernel
@@ -137,6 +140,7 @@ class LoopKernel:
     writes: tuple[str, ...]
     results: tuple[Result, ...]
     assumed: tuple[tuple[str, int, int], ...] = ()
+    failed: str | None = None
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does

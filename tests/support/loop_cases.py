@@ -653,3 +653,67 @@ def wrapping(x):
     for i in range(1, len(x)):
         x[i] = x[i] * x[i - 1] + x[i] - 3
     return x
+
+
+# -- what may raise an error -----------------------------------------------------------------------
+
+
+@case(lambda r: (r.uniform(0, 0.99, 12), np.zeros(9), 0.125))
+def looked_up(x, y, width):
+    for i in range(len(x)):
+        k = int(x[i] / width)
+        left = x[i] / width - math.floor(x[i] / width)
+        y[k] += 1 - left
+        y[k + 1] += left
+    return y
+
+
+@case(lambda r: (r.normal(size=6), 2.0, 0.5))
+def pythons_floats(x, a, b):
+    for i in range(len(x)):
+        a, b = 0.5 * (a + b), math.sqrt(a * b)
+        x[i] += a / b + a**0.3 + a % (b + 2)
+    return a, b, x
+
+
+@case(lambda r: (r.integers(-9, 9, 8), np.zeros(8)), gradient=False)
+def divided(n, y):
+    for i in range(len(n)):
+        k = int(n[i])
+        if k != 0:
+            y[i] = 7 // k + 7 % k + 1 / k
+    return y
+
+
+@case(lambda r: (np.zeros(12),), gradient=False)
+def collatz(x):
+    n = 27
+    for i in range(len(x)):
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        x[i] = n
+    return n
+
+
+@case(lambda r: (r.normal(size=6), 5.0))
+def past_the_end(x, a):
+    for i in range(len(x)):
+        x[i] = x[i + 1] * a
+    return x
+
+
+@case(lambda r: (r.normal(size=6), 0.0))
+def by_zero(x, a):
+    for i in range(len(x)):
+        x[i] = x[i] + 1 / a
+    return x
+
+
+@case(lambda r: (r.normal(size=6), 3.0))
+def outside_of_the_domain(x, a):
+    for i in range(len(x)):
+        a = a - 1
+        x[i] = math.sqrt(a)
+    return x
+
+
+RAISING = ("past_the_end", "by_zero", "outside_of_the_domain")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import adarray
 from adarray.kernels.execution import Execution
@@ -148,6 +149,15 @@ class Program:
                 out[r.variable] = value.reshape(r.form.shape)
         return out
 
+    def raises(self) -> bool:
+        """Whether the kernel notes that Python raises an error."""
+        failed = self.kernel.failed
+        if failed is None:
+            return False
+        with adarray.use("serial"):
+            after = self.execution.results(self.launch, self.values(self.names))
+        return bool(after[failed][0] != 0)
+
     def _run_loop(self, names: dict[str, Any]) -> dict[str, Any]:
         """Run the loop as Python does; return its variables."""
         space = self.scope | names
@@ -164,6 +174,10 @@ class Program:
 
     def check(self, tolerance: float = 1e-12) -> Program:
         """Compare the kernel with Python."""
+        if self.raises():
+            with pytest.raises((LookupError, ArithmeticError, ValueError, TypeError)):
+                self._run_loop(copy.deepcopy(self.names))
+            return self
         results, expected = self.results(), self.expected()
         for name, value in expected.items():
             weak = {type(results[name]), type(value)} == {float, np.float64}

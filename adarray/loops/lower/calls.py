@@ -21,7 +21,7 @@ from adarray.kernels.functions import MATH
 from adarray.kernels.types import FLOATS
 from adarray.loops.forms import Known
 from adarray.loops.lower.arrays import ArrayCalls
-from adarray.loops.lower.kinds import BOOL, DTYPES, FLOAT, INT, PYTHON, common, dtype_of
+from adarray.loops.lower.kinds import BOOL, DTYPES, FLOAT, INT, PYTHON, common, dtype_of, is_float
 from adarray.loops.lower.stacking import StackingCalls
 from adarray.loops.lower.values import (
     Array,
@@ -336,15 +336,17 @@ class Calls:
     def _math(self, f: Any, *args: Number) -> Value:
         """Return a function of Python's for floats."""
         if f in _INTEGERS:
-            x = args[0]
-            if x.kind is None or x.whole is None:
-                raise self.state.refusal(f"math.{f.__name__}, whose result's size is not known")
-            return self.numbers.as_int(x)
+            return self._whole(args[0], f.__name__)
         exprs = tuple(build.cast(a.expr, "float64") for a in args)
         expr = self.numbers.of_dtypes(_MATH[f], exprs, "float64")
         if expr is None:
             raise self.state.refusal(f"math.{f.__name__}")
-        return number(expr, FLOAT)
+        return number(self.numbers.finite(expr, exprs), FLOAT)
+
+    def _whole(self, x: Number, name: str) -> Number:
+        if x.kind is not None and is_float(x.kind):
+            return self.numbers.whole_of(x, name)
+        return self.numbers.as_int(x)
 
     def where(self, condition: Value, x: Value, y: Value) -> Value:
         """Return elements of one array or the other."""
@@ -433,7 +435,7 @@ class Calls:
 
     def to_int(self, x: Value) -> Value:
         """Return a number as one of Python's integers."""
-        return self.low.expressions.integer(x)
+        return self._whole(self.low.expressions.as_number(x), "trunc")
 
     def to_bool(self, x: Value) -> Value:
         """Return whether a number is not 0."""

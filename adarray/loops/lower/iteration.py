@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adarray.compiler.ir.loopir import Const, Local, Var
+from adarray.compiler.ir.loopir import Const, Load, Local, Var
 from adarray.compiler.ir.threads import Stmt, While, for_
 from adarray.kernels import build
 from adarray.loops.forms import NotCaptured
@@ -415,6 +415,11 @@ class Reading:
                 test = self._condition()
                 assert test is not None
                 goes = test.expr
+            failed = self.state.failed
+            if failed is not None:  # what goes on may not end
+                going = build.call("equal", "bool", Load("int64", failed, build.index(0)),
+                                   build.index(0))  # fmt: skip
+                goes = build.both(goes, going)
             self.state.assign(variable, goes)
         if isinstance(ended.expr, Const):
             for s in body:

@@ -308,12 +308,13 @@ def lower(
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
+    failed = state.failed if state.failed in kernel.order else None
     assumed = []
     for name, bounds in state.contents_of.items():
         source = parameters[name].source
         assert isinstance(source, Variable)
         assumed.append((source.name, *bounds))
-    return LoopKernel(kernel, sources, writes, results, tuple(assumed))
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed)
 
 
 def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:

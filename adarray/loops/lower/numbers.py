@@ -92,6 +92,14 @@ class Arithmetic:
     def _is_exact(self, a: Number) -> bool:
         return a.whole is not None and self.facts.within(a.whole, -_EXACT, _EXACT)
 
+    def _need_exact(self, a: Number) -> None:
+        """Give up where an integer has more digits than a float."""
+        if self._is_exact(a):
+            return
+        size = Apply("float64", "absolute", (build.cast(a.expr, "float64"),))
+        limit = build.const(_EXACT, "float64")
+        self.state.fail_if(build.call("greater_equal", "bool", size, limit))
+
     # -- Python's integers -------------------------------------------------------------------------
 
     def int_of(self, expr: Expr, whole: Affine) -> Number:
@@ -104,7 +112,21 @@ class Arithmetic:
         """Return the sum of two integers."""
         assert a.whole is not None
         assert b.whole is not None
-        return self.int_of(build.add(a.expr, b.expr), a.whole + b.whole)
+        whole = a.whole + b.whole
+        if not self.facts.within(whole, LOWEST, HIGHEST):
+            return self._checked("add", a, b)
+        return number(build.add(a.expr, b.expr), INT, whole)
+
+    def _checked(self, name: str, a: Number, b: Number) -> Number:
+        """Return a sum, difference or product that may have more than 64 bits."""
+        x, y = self.state.let("a", a.expr), self.state.let("b", b.expr)
+        estimate = build.call(name, "float64", *(build.cast(e, "float64") for e in (x, y)))
+        size = Apply("float64", "absolute", (estimate,))
+        large = build.call("greater", "bool", size, build.const(1 << 62, "float64"))
+        self.state.fail_if(large)
+        # No more than is rounded off is missing in the bound.
+        whole = self.facts.symbol([Affine(LOWEST)], [Affine(HIGHEST)])
+        return number(self.state.let("n", scalars.wrapped(name, x, y)), INT, whole)
 
     def minus(self, a: Number, b: Number) -> Number:
         """Return the difference of two integers."""
@@ -112,27 +134,29 @@ class Arithmetic:
         assert b.whole is not None
         if a.expr == b.expr:
             return integer(0)
-        return self.int_of(build.subtract(a.expr, b.expr), a.whole - b.whole)
+        whole = a.whole - b.whole
+        if not self.facts.within(whole, LOWEST, HIGHEST):
+            return self._checked("subtract", a, b)
+        return number(build.subtract(a.expr, b.expr), INT, whole)
 
     def times(self, a: Number, b: Number) -> Number:
         """Return the product of two integers."""
         assert a.whole is not None
         assert b.whole is not None
         expr = build.multiply(a.expr, b.expr)
-        for x, y in ((a.whole, b.whole), (b.whole, a.whole)):
-            if x.value is not None:
-                return self.int_of(expr, y.scaled(x.value))
-        products = [
-            x * y for x in self.facts.range(a.whole) for y in self.facts.range(b.whole)
-        ]  # fmt: skip
-        lows, highs = [Affine(min(products))], [Affine(max(products))]
+        known = [y.scaled(x.value) for x, y in ((a.whole, b.whole), (b.whole, a.whole))
+                 if x.value is not None]  # fmt: skip
+        if known:
+            if not self.facts.within(known[0], LOWEST, HIGHEST):
+                return self._checked("multiply", a, b)
+            return number(expr, INT, known[0])
+        ends = [x * y for x in self.facts.range(a.whole) for y in self.facts.range(b.whole)]
+        if min(ends) < LOWEST or max(ends) > HIGHEST:
+            return self._checked("multiply", a, b)
+        lows, highs = [Affine(min(ends))], [Affine(max(ends))]
         if self.facts.at_least(a.whole, 1) and self.facts.at_least(b.whole, 1):
             lows += [a.whole, b.whole]
-        return self.int_of(expr, self.bounded(lows, highs))
-
-    def bounded(self, lows: Sequence[Affine], highs: Sequence[Affine]) -> Affine:
-        """Return a symbol whose bounds are numbers in all else."""
-        return self.facts.symbol(lows, highs)
+        return number(expr, INT, self.facts.symbol(lows, highs))
 
     def least(self, a: Number, b: Number) -> Number:
         """Return the smaller of two integers."""
@@ -174,7 +198,7 @@ class Arithmetic:
             q, r = self.divided(self.minus(integer(0), a), self.minus(integer(0), b))
             return q, self.minus(integer(0), r)
         else:
-            raise self.state.refusal("a division of integers, whose divisor may be 0")
+            return self._divided_by_any(a, b)
         if facts.at_least(a.whole, 0) and facts.at_least(b.whole - 1, a.whole):
             return integer(0), a
         (low, high), (least, most) = facts.range(a.whole), facts.range(b.whole)
@@ -204,6 +228,34 @@ class Arithmetic:
             number(rest, INT, facts.symbol([Affine(0)], rest_highs)),
         )
 
+    def _divided_by_any(self, a: Number, b: Number) -> tuple[Number, Number]:
+        """Return quotient and remainder where the divisor's sign is not known, or may be 0."""
+        assert a.whole is not None
+        assert b.whole is not None
+        self._no_zero("floor_divide", b)
+        x, y = self.state.let("a", a.expr), self.state.let("b", b.expr)
+        parts = [scalars.function(n, (x, y), "int64", self.state.let)
+                 for n in ("floor_divide", "remainder")]  # fmt: skip
+        most = max(map(abs, self.facts.range(a.whole)))
+        rest = max(map(abs, self.facts.range(b.whole)))
+        assert parts[0] is not None
+        assert parts[1] is not None
+        return (
+            number(parts[0], INT, self.facts.symbol([Affine(-most)], [Affine(most)])),
+            number(parts[1], INT, self.facts.symbol([Affine(-rest)], [Affine(rest)])),
+        )
+
+    def whole_of(self, x: Number, name: str) -> Number:
+        """Return a float as an integer of Python's, by ``trunc``, ``floor`` or ``ceil``."""
+        expr = self.state.let("x", Apply(x.expr.dtype, name, (x.expr,)))
+        size = build.call("less", "bool", Apply(expr.dtype, "absolute", (expr,)),
+                          build.const(1 << 62, expr.dtype))  # fmt: skip
+        fits = self.state.let("fits", size)  # false for nan as well
+        self.state.fail_if(build.logical_not(fits))
+        safe = build.where(fits, expr, build.const(0, expr.dtype))
+        whole = self.facts.symbol([Affine(-(1 << 62))], [Affine(1 << 62)])
+        return number(self.state.let("n", build.cast(safe, "int64")), INT, whole)
+
     # -- operators ---------------------------------------------------------------------------------
 
     def operator(self, name: str, a: Number, b: Number) -> Number:
@@ -224,25 +276,40 @@ class Arithmetic:
             raise self.state.refusal(f"{name} of floats")
         if FLOAT not in a.kinds & b.kinds and {INT, FLOAT} <= a.kinds | b.kinds:
             for x in (a, b):
-                if x.kind == INT and not self._is_exact(x):
-                    raise self.state.refusal("a Python integer may be too large for a float")
+                if x.kind == INT:
+                    self._need_exact(x)
         if len(a.kinds) > 1 or len(b.kinds) > 1:
             return self._mixed(getattr(np, name), a, b)
         self._no_zero(name, b)
         args = (build.cast(a.expr, "float64"), build.cast(b.expr, "float64"))
         expr = scalars.function(name, args, "float64", self.state.let)
         assert expr is not None
-        return number(expr, FLOAT)
+        return number(self.finite(expr, args) if name == "power" else expr, FLOAT)
+
+    def finite(self, value: Expr, args: Sequence[Expr]) -> Expr:
+        """Return what a function of Python's gives: it raises an error rather than give nan or inf.
+
+        That is, for operands that are finite; `value` is what C has.
+        """
+        value = self.state.let("y", value)
+        odd = build.logical_not(Apply("bool", "isfinite", (value,)))
+        for a in args:
+            if not isinstance(a, Const):
+                odd = build.both(odd, Apply("bool", "isfinite", (a,)))
+        self.state.fail_if(odd)
+        return value
 
     def _no_zero(self, name: str, divisor: Number) -> None:
-        """Refuse divisions that surely raise, and those by integers that may."""
+        """Note that Python raises an error for a divisor that is 0."""
         if name not in ("divide", "floor_divide", "remainder"):
             return
-        zero = isinstance(divisor.expr, Const) and divisor.expr.value == 0
-        if divisor.whole is not None and divisor.kind == INT:
-            zero = not self._is_nonzero(divisor.whole)
-        if zero:
-            raise self.state.refusal("a division whose divisor may be 0")
+        if divisor.whole is not None and divisor.kind == INT and self._is_nonzero(divisor.whole):
+            return
+        expr = divisor.expr
+        if isinstance(expr, Const):
+            self.state.fail_if(build.const(expr.value == 0, "bool"))
+        else:
+            self.state.fail_if(build.call("equal", "bool", expr, build.const(0, expr.dtype)))
 
     def _is_nonzero(self, a: Affine) -> bool:
         return self.facts.at_least(a, 1) or self.facts.at_least(Affine(-1), a)
@@ -276,8 +343,8 @@ class Arithmetic:
             return self.divided(a, b)[1]
         if name == "divide":
             self._no_zero(name, b)
-            if not self._is_exact(a) or not self._is_exact(b):
-                raise self.state.refusal("a Python integer may be too large for a float")
+            self._need_exact(a)
+            self._need_exact(b)
             args = (build.cast(a.expr, "float64"), build.cast(b.expr, "float64"))
             return number(build.divide(*args), FLOAT)
         if name == "power":

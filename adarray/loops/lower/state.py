@@ -33,6 +33,9 @@ class Parameter:
     is_buffer: bool
 
 
+_FAILED = Workspace("int64", (1,)), -1
+
+
 @dataclass(slots=True)
 class State:
     """What is written, and what is known of it.
@@ -226,6 +229,27 @@ class State:
             for i, e in enumerate(shape)
         )
         return whole_view(self.buffer(memory.name, dtype, shape))
+
+    # -- what Python raises an error for -----------------------------------------------------------
+
+    @property
+    def failed(self) -> str | None:
+        """Memory of one integer, which is not 0 once Python would have raised an error."""
+        parameter = self.parameters.get(_FAILED)
+        return None if parameter is None else parameter.name
+
+    def fail_if(self, condition: Expr) -> None:
+        """Note where Python would raise an error; what is computed then is not used."""
+        if isinstance(condition, Const) and not condition.value:
+            return
+        if isinstance(condition, Const):
+            raise self.refusal("it raises an error")
+        if _FAILED not in self.parameters:
+            name = self.fresh("failed")
+            self.parameters[_FAILED] = Parameter(name, _FAILED[0], "int64", True)
+        name = self.parameters[_FAILED].name
+        self.written.add(name)
+        self.emit(if_(condition, [Store(name, build.index(0), build.index(1))]))
 
     # -- memory ------------------------------------------------------------------------------------
 

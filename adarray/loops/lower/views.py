@@ -43,12 +43,40 @@ class Indexing:
         if not facts.at_least(result.whole, 0) or not facts.at_least(
             extent.whole - 1, result.whole
         ):
+            if facts.at_least(extent.whole, 1) and not self._is_outside(i, extent):
+                return self._checked(i, extent)
             low, high = facts.range(i.whole)
             raise self.state.refusal(
                 f"an index may be out of range: it is {low} to {high} where there are "
                 f"{facts.range(extent.whole)[0]} elements or more"
             )
         return result
+
+    def _is_outside(self, i: Number, extent: Number) -> bool:
+        """Whether an index is surely out of range."""
+        assert i.whole is not None
+        assert extent.whole is not None
+        facts = self.facts
+        below = facts.nonnegative((i.whole + extent.whole + 1).scaled(-1))
+        return below or facts.at_least(i.whole, extent.whole)
+
+    def _checked(self, i: Number, extent: Number) -> Number:
+        """Return an index, which is 0 where Python raises an error; the axis is not empty."""
+        assert extent.whole is not None
+        i = self.state.named("index", i)
+        zero = build.index(0)
+        below = build.call("less", "bool", i.expr, zero)
+        at = build.where(below, build.add(i.expr, extent.expr), i.expr)
+        at = self.state.let("index", at)
+        outside = build.call(
+            "logical_or", "bool", build.call("less", "bool", at, zero),
+            build.call("greater_equal", "bool", at, extent.expr),
+        )  # fmt: skip
+        outside = self.state.let("outside", outside)
+        self.state.fail_if(outside)
+        whole = self.facts.symbol([Affine(0)], [extent.whole - 1])
+        at = self.state.let("index", build.where(outside, zero, at))
+        return number(at, "python int", whole)
 
     def _wrapped(self, i: Number, extent: Number) -> Number:
         """Return an index that may count from the end."""
