@@ -1,4 +1,4 @@
-"""Functions with loops, and arguments: what `test_lower` runs as kernels and as Python."""
+"""Functions with loops, and arguments, for `test_lower`: run as kernels and as Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of Python, lowered and run as kernels, beside the loops themselves."""
+"""Loops of Python, lowered and run as kernels, beside the loops themselves; for `test_lower`."""
 
 from __future__ import annotations
 

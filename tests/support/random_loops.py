@@ -3,6 +3,8 @@
 Variables: ``x``, ``y`` (vectors of `n`), ``A`` (a matrix of `n` rows and `m` columns), ``B`` and
 ``z``, which the function makes; ``s``, ``t`` numbers, ``k`` a whole number, ``n``, ``m``
 arguments of the enclosing function. Some programs raise errors, in Python as well.
+
+For ``tests/loops``.
 """
 
 from __future__ import annotations
