@@ -7,6 +7,7 @@ module         what it has
 `intervals`    whole numbers as affine forms, with proofs of inequalities
 `values`       what expressions are: numbers, views of memory, array expressions
 `state`        names, statements and parameters of the kernel that is written
+`integers`     Python's integers
 `numbers`      arithmetic of numbers
 `scalars`      functions of numbers, by NumPy's names
 `views`        basic indexing
@@ -15,7 +16,8 @@ module         what it has
 `masks`        elements that truth values choose
 `gathering`    elements at indices that are read from arrays
 `reductions`   sums, products of matrices
-`calls`        functions and methods that are understood; more in `arrays` and `stacking`
+`calls`        functions and methods that are understood; more in `arrays`, `stacking` and
+               `pythons`
 `expressions`  expressions of the syntax tree
 `names`        which names statements read and bind
 `statements`   assignments and branches

@@ -134,7 +134,7 @@ class ArrayCalls:
 
     def arange(self, *args: Value, dtype: Value | None = None) -> Value:
         """Return whole numbers in order."""
-        walk = self.low.loops.walk(self.calls.range(*args))
+        walk = self.low.loops.walk(self.calls.python.range(*args))
         name = self.calls.dtype(dtype, "int64")
 
         def element(indices: tuple[Number, ...]) -> Number:

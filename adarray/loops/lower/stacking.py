@@ -228,7 +228,7 @@ class StackingCalls:
         """Return all indices of a shape."""
         if len(shape) == 1 and isinstance(shape[0], Items):
             shape = shape[0].items
-        return self.product(*(self.calls.range(e) for e in shape))
+        return self.product(*(self.calls.python.range(e) for e in shape))
 
     def product(self, *xs: Value) -> Value:
         """Return all combinations of items."""
