@@ -101,6 +101,8 @@ def __getattr__(name: str) -> object:
 
     if name in ("estimators", "testing", "numpy", "scipy"):
         return importlib.import_module(f"adarray.{name}")
+    if name == "jit":
+        importlib.import_module("adarray.loops")  # which makes its functions ask before loops
     if name in _LATE:
         return getattr(importlib.import_module(f"adarray.{_LATE[name]}"), name)
     hint = importlib.import_module("adarray.base.elsewhere").of_module(name)

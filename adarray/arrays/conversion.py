@@ -24,7 +24,7 @@ import numpy as np
 from adarray.arrays.operators import weakened
 from adarray.arrays.questions import is_array, of_some
 from adarray.base.aval import ARRAYS, Symbolic
-from adarray.base.redirecting import original_of
+from adarray.base.redirecting import unredirected
 from adarray.base.scope import SCOPE, STORES, client_of, package_of
 from adarray.base.watching import WATCHES, note_read
 from adarray.core.escaping import note_number
@@ -116,7 +116,7 @@ def _refused_at(frame: FrameType, default: str, fix: str) -> tuple[str, str]:
 
     Where NumPy's C code has asked by itself, it is called as the user wrote it: ``hist[i] = ...``.
     """
-    code, at = original_of(frame.f_code), frame.f_lasti
+    code, at = unredirected(frame.f_code), frame.f_lasti
     if not client_of(frame.f_globals):
         return default, fix
     kind = code.co_code[at]

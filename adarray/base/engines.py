@@ -334,11 +334,14 @@ class TracingEngine(Protocol):
         a way that nothing shows.
     shown : bool
         Whether values were made into text.
+    unrolls : bool
+        Whether no loop is captured.
     """
 
     recording: Recording
     error: BaseException | None
     shown: bool
+    unrolls: bool
 
     def capture(self, array: object) -> Any:
         """Return a plain array that the run reads as a symbolic value."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -129,6 +130,39 @@ class Guard:
         return f"<guard {self.kind} is {self.outcome}>"
 
 
+class LoopNote(NamedTuple):
+    """What has become of a loop of the user's.
+
+    Parameters
+    ----------
+    where : (str, int)
+        File, and the line where it begins.
+    last : int
+        The line where it ends.
+    function : str
+        The qualified name of the function that it belongs to.
+    trips : int or None
+        Its iterations; None if they are not known before it runs.
+    event : int
+        How many events were recorded before it.
+    reason : str
+        Why it is unrolled; "" if it is captured.
+    line : int
+        The line of what the reason is about.
+    taped : callable, optional
+        Returns what its adjoint puts on the tape, in words.
+    """
+
+    where: Where
+    last: int
+    function: str
+    trips: int | None
+    event: int
+    reason: str
+    line: int
+    taped: Callable[[], str] | None = None
+
+
 class Recording:
     """One run.
 
@@ -142,6 +176,10 @@ class Recording:
         arguments.
     events : list of Call or Guard
         In the order in which they happened.
+    loops : list of LoopNote
+        Loops that were captured or unrolled.
+    refused : dict
+        Reasons and lines for which loops were unrolled, by their places.
     outputs : list
         The results' leaves: symbols, or plain values that are the same every time.
     writes : list of (int, Symbol)
@@ -151,12 +189,14 @@ class Recording:
         inputs that share memory would have seen it.
     """
 
-    __slots__ = ("captures", "events", "inputs", "outputs", "touched", "writes")
+    __slots__ = ("captures", "events", "inputs", "loops", "outputs", "refused", "touched", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Symbol] = []
         self.captures: list[tuple[Symbol, np.ndarray, np.ndarray]] = []
         self.events: list[Call | Guard] = []
+        self.loops: list[LoopNote] = []
+        self.refused: dict[object, list[tuple[str, int]]] = {}
         self.outputs: list[Any] = []
         self.touched = False
         self.writes: list[tuple[int, Symbol]] = []

@@ -86,8 +86,13 @@ class IdentityCache(Generic[V]):
         self._entries[key] = weakref.ref(obj, lambda _: pop(key, None)), value
         return value
 
+    def clear(self) -> None:
+        """Forget all values."""
+        self._entries.clear()
 
-_originals: IdentityCache[types.CodeType] = IdentityCache()  # of copies: what they are copies of
+
+_originals: IdentityCache[types.CodeType] = IdentityCache()  # of copies: what the user wrote
+_bases: IdentityCache[types.CodeType] = IdentityCache()  # of copies: with the loads as they were
 # Of originals: their copies, by what was redirected.
 _copies: IdentityCache[weakref.WeakValueDictionary[Hashable, types.CodeType]] = IdentityCache()
 _names: IdentityCache[frozenset[str]] = IdentityCache()
@@ -98,6 +103,22 @@ def original_of(code: types.CodeType) -> types.CodeType:
     """Return the code that the user wrote, of which `code` may be a copy of ours."""
     original = _originals.get(code)
     return code if original is None else original
+
+
+def unredirected(code: types.CodeType) -> types.CodeType:
+    """Return the code of which `code` is a copy with redirected loads; offsets are the same.
+
+    That is the user's, or what was derived from it (see `derive`).
+    """
+    base = _bases.get(code)
+    return code if base is None else base
+
+
+def derive(code: types.CodeType, original: types.CodeType) -> None:
+    """Note that `code` takes the place of the user's, with other instructions."""
+    original = original_of(original)
+    if code is not original:
+        _originals.note(code, original)
 
 
 def all_names(code: types.CodeType) -> frozenset[str]:
@@ -173,7 +194,7 @@ def redirect(
     methods : RedirectedMethods
         Of which loads are redirected, too.
     """
-    code = _copy(original_of(function.__code__), frozenset(names), make, key, told, methods)
+    code = _copy(unredirected(function.__code__), frozenset(names), make, key, told, methods)
     if code is not function.__code__:
         function.__code__ = code
 
@@ -215,7 +236,8 @@ def _copy(
     if copy is code:
         return code
     copies[wanted, key, tells, methods] = copy
-    _originals.note(copy, code)
+    _originals.note(copy, original_of(code))
+    _bases.note(copy, code)
     return copy
 
 

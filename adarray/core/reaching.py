@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from adarray.base.errors import TraceError
+from adarray.base.hooks import Hook
 from adarray.base.redirecting import IdentityCache, all_names, original_of
 from adarray.base.scope import client_of
 from adarray.base.types import Operands, Params
@@ -61,6 +62,18 @@ Bindings: TypeAlias = tuple[weakref.ref[object] | None, list[tuple[str, Callable
 _reached: IdentityCache[Reached] = IdentityCache()
 # The code of functions without closures and defaults -> what the last one of it became.
 _twins: IdentityCache[tuple[weakref.ref[types.CodeType], int, Reached]] = IdentityCache()
+
+# Gives a function of client code other code that does the same, before loads are redirected.
+rewriting_hook: Hook[Callable[[types.FunctionType], None]] = Hook(
+    "adarray.loops.rewriting", lambda _function: None
+)
+
+
+def rewrite_with(rewrite: Callable[[types.FunctionType], None]) -> None:
+    """Give functions other code from now on; those that were reached before are reached again."""
+    rewriting_hook.set(rewrite)
+    _reached.clear()
+    _twins.clear()
 
 
 class Reached:
@@ -319,6 +332,7 @@ class _Walk:
             yield inner
         if not client_of(space):
             return
+        rewriting_hook.call(f)
         if "ADArray" not in names:  # else it is told the class that is there
             take_type(f)
             refuse_held_type(f, names)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from adarray.base.errors import TraceError
-from adarray.base.redirecting import original_of
+from adarray.base.redirecting import unredirected
 from adarray.base.scope import client_of, package_of
 from adarray.base.types import Function
 from adarray.core.caught import Shown
@@ -143,7 +143,7 @@ def as_text(text: str, x: object, formatted: bool = False) -> str:
     frame = _user()
     if frame is None:
         return text
-    code = original_of(frame.f_code)
+    code = unredirected(frame.f_code)
     fate, joined = _fate(code, frame.f_lasti)
     if fate == "shown" and _is_kept_there(frame):
         raise text_is_kept(x)
@@ -201,13 +201,13 @@ def _fate_now() -> str:
     frame = _user()
     if frame is None:
         return "shown"
-    fate = _fate(original_of(frame.f_code), frame.f_lasti)[0]
+    fate = _fate(unredirected(frame.f_code), frame.f_lasti)[0]
     return "used" if fate == "shown" and _is_kept_there(frame) else fate
 
 
 def _is_kept_there(frame: types.FrameType) -> bool:
     """Whether text that a frame shows goes to what code can read it from again."""
-    names = set(_before(original_of(frame.f_code), frame.f_lasti))
+    names = set(_before(unredirected(frame.f_code), frame.f_lasti))
     variables = [s[n] for s in (frame.f_locals, frame.f_globals) for n in names if n in s]
     attributes = [
         space[n]
@@ -306,7 +306,7 @@ def rounds(spec: str) -> bool:
 
 def is_rounded(frame: types.FrameType) -> bool:
     """Whether the numbers in the text ``format % x``, which a frame makes now, are rounded."""
-    read = list(_before(original_of(frame.f_code), frame.f_lasti))
+    read = list(_before(unredirected(frame.f_code), frame.f_lasti))
     named = [frame.f_locals.get(t, frame.f_globals.get(t)) for t in read]
     texts = [t for t in (*read, *named) if isinstance(t, str) and "%" in t]
     fields = [f for t in texts for f in _FIELD.findall(t) if f[1] != "%"]

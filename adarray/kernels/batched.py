@@ -95,7 +95,8 @@ class _Members:
         if isinstance(s, If):
             return if_(self.expr(s.condition), self.block(s.body), self.block(s.orelse))
         if isinstance(s, For):
-            return for_(s.var, self.expr(s.start), self.expr(s.stop), self.block(s.body))
+            start, stop = self.expr(s.start), self.expr(s.stop)
+            return for_(s.var, start, stop, self.block(s.body), s.kind)
         return replace(s, body=self.block(s.body)) if isinstance(s, While) else s
 
 

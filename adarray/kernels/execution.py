@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from adarray.backend import use
+from adarray.base.engines import BaseEngine
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
@@ -55,6 +56,8 @@ class Execution:
         self._lock = threading.Lock()
         self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
+        # By the identities of a kernel and an engine, which the entries keep alive.
+        self._ready: dict[tuple[int, int], tuple[ThreadKernel, BaseEngine, Any]] = {}
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -70,15 +73,26 @@ class Execution:
         kernel: ThreadKernel,
         counting: ThreadKernel | None = None,
         checkpoints: Checkpoints | None = None,
+        alone: bool = False,
     ) -> Any:
-        """Return a kernel that is ready to run where arrays are computed now."""
+        """Return a kernel that is ready to run where arrays are computed now.
+
+        `alone` says that it will run with one thread, for which a thread pool is not woken up.
+        """
         at = engine()
+        if alone and at.language == "C" and at.threads > 1:
+            at = use("serial")._engine or at
 
         def again(values: Values) -> int:
             """Return how many values come to the tape while iterations run again."""
             return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
 
-        return self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
+        # Equal kernels have one text; a kernel that ran before is found without a look into it.
+        entry = self._ready.get((id(kernel), id(at)))
+        if entry is None:
+            run = self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
+            entry = self._ready[id(kernel), id(at)] = (kernel, at, run)
+        return entry[2]
 
     def adjoint(
         self,
@@ -92,7 +106,9 @@ class Execution:
         at = engine()
         if self.restores(launch):
             return self.of_one_thread(launch, inputs, checkpoints)
-        if at.language == "C" and at.threads == 1:
+        if launch.alone and at.language != "C":
+            owners = ownership.Ownership(frozenset(self.buffers))
+        elif at.language == "C" and at.threads == 1:
             # One thread of the processor adds to all of them.
             once = self._fact(
                 ("distinct", launch._replace(active=())),
@@ -148,6 +164,11 @@ class Execution:
             ("adjoint", inputs, private, owners, False, plan, known and plan.final),
             lambda: adjoint(self.program, inputs, private, owners, plan=plan, known=known),
         )
+
+    def adjoints(self) -> list[AdjointKernel]:
+        """Return the adjoints that were asked for so far."""
+        with self._lock:
+            return [x for x in self._texts.values() if isinstance(x, AdjointKernel)]
 
     def _fact(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
@@ -243,7 +264,8 @@ class Execution:
         counting: ThreadKernel | None = None,
     ) -> int:
         try:
-            used: int = self.compiled(kernel, counting)(launch, values, self.memory_limit)
+            run = self.compiled(kernel, counting, alone=launch.alone)
+            used: int = run(launch, values, self.memory_limit)
         except TapeError as error:
             raise KernelError(str(error)) from None
         return used
@@ -319,7 +341,7 @@ class Execution:
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting)
+        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, alone=launch.alone)
         try:
             run(launch, args, self.memory_limit)
         except TapeError as error:
@@ -345,7 +367,9 @@ class Execution:
         args[EVERY.name] = max(1, math.ceil(apart))
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints)
+        run = self.compiled(
+            adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints, launch.alone
+        )
         try:
             used: int = run(launch, args, self.memory_limit)
         except TapeError as error:

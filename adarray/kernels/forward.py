@@ -214,7 +214,8 @@ class ForwardPart:
             room = build.subtract(self.expr(n.stop), self.expr(n.start))
             out.append(self.arrays_of_tape.record(n, room))
         if n.var is not None:
-            out.append(for_(self.name(n.var), self.expr(n.start), self.expr(n.stop), tuple(body)))
+            start, stop = self.expr(n.start), self.expr(n.stop)
+            out.append(for_(self.name(n.var), start, stop, tuple(body), n.kind))
         else:
             assert n.condition is not None
             out.append(While(self.name(n.condition.name), tuple(body)))

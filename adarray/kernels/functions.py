@@ -86,6 +86,18 @@ def _tie(name: str) -> Partials:
     return rule
 
 
+def _greater(name: str) -> Partials:
+    """Return the rule of a maximum or minimum that passes nan on."""
+
+    def rule(a: tuple[Expr, ...], y: Expr) -> tuple[Expr | None, ...]:  # noqa: ARG001
+        x, z = a
+        tie = where(compare("equal", x, z), _k(0.5, x), _k(0, x))
+        dx = where(compare(name, x, z), _k(1, x), tie)
+        return dx, where(compare(name, z, x), _k(1, x), tie)
+
+    return rule
+
+
 def _power(a: tuple[Expr, ...], y: Expr) -> tuple[Expr | None, ...]:
     x, p = a
     zero = _k(0, x)
@@ -153,6 +165,7 @@ PARTIALS: dict[str, Partials] = {
     "trunc": _one(lambda x, y: _k(0, x)),
     "power": _power,
     "fmin": _tie("less"), "fmax": _tie("greater"),
+    "minimum": _greater("less"), "maximum": _greater("greater"),
     "fmod": lambda a, y: (_k(1, y), negative(_f("trunc", divide(a[0], a[1])))),
     "arctan2": _atan2,
     "hypot": lambda a, y: (divide(a[0], y), divide(a[1], y)),

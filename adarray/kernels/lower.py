@@ -29,7 +29,7 @@ from adarray.kernels.values import (
     part,
 )
 
-_RESERVED = frozenset(
+RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if int
     long register return short signed sizeof static struct switch typedef union unsigned void
     volatile while inline restrict bool true false class new delete this template public private
@@ -53,7 +53,7 @@ class SourceLowering:
     def __init__(self, unit: TranslationUnit) -> None:
         self.unit = unit
         self.emitter = Emitter()
-        self.emitter.names |= _RESERVED
+        self.emitter.names |= RESERVED
         self.scopes: list[dict[str, Place]] = [{}]
         self.shared: list[Shared] = []
         self.tables: list[ConstantTable] = []

@@ -172,6 +172,7 @@ class SsaLoop(Item):
     body: list[Node] = field(default_factory=list)
     carried: list[Carried] = field(default_factory=list)
     number: int = 0
+    kind: str = "serial"
 
 
 Node = Def | Read | Exchange | Write | Wait | Place | Branch | SsaLoop
@@ -398,6 +399,7 @@ class _Maker:
     def _loop(self, s: For | While) -> None:
         node = SsaLoop(number=len([n for n in self.nodes if isinstance(n, SsaLoop)]))
         if isinstance(s, For):
+            node.kind = s.kind
             node.start = self.define("start", self.expr(s.start))
             node.stop = self.define("stop", self.expr(s.stop))
             node.var = self.fresh(s.var)

@@ -188,7 +188,7 @@ class TangentTransform:
         elif isinstance(s, If):
             out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
         elif isinstance(s, For):
-            out.append(for_(s.var, s.start, s.stop, self.block(s.body)))
+            out.append(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
         elif isinstance(s, While):
             out.append(While(s.condition, self.block(s.body), s.line))
         else:
@@ -264,7 +264,7 @@ def doubled(kernel: ThreadKernel) -> ThreadKernel:
             if isinstance(s, If):
                 s = if_(s.condition, block(s.body), block(s.orelse))
             elif isinstance(s, For):
-                s = for_(s.var, s.start, s.stop, block(s.body))
+                s = for_(s.var, s.start, s.stop, block(s.body), s.kind)
             elif isinstance(s, While):
                 s = While(s.condition, block(s.body), s.line)
             out += [s, s] if isinstance(s, Push) and s.value.dtype in FLOATS else [s]

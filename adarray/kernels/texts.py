@@ -80,7 +80,10 @@ class Texts:
             return f"{self(c, 4)} ? {self(x, 4)} : {self(y, 3)}", 3
         if e.name in ("minimum", "maximum"):
             a, b = (self(x, 11) for x in e.args)
-            return f"({a} {'<' if e.name == 'minimum' else '>'} {b} ? {a} : {b})", _CALL
+            sign = "<" if e.name == "minimum" else ">"
+            if e.dtype in FLOATS:  # nan is passed on, as by NumPy
+                return f"({a} {sign}= {b} || {a} != {a} ? {a} : {b})", _CALL
+            return f"({a} {sign} {b} ? {a} : {b})", _CALL
         suffix = "f" if e.dtype == "float32" else ""
         if e.name in TEMPLATES:
             constants = {k: number(Const(e.dtype, v)) for k, v in _CONSTANTS.items()}

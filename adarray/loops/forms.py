@@ -102,7 +102,8 @@ class Result:
     ----------
     variable : str
     parameter : str
-        Of the kernel: the buffer in which it lies afterwards.
+        Of the kernel: the buffer in which it lies afterwards. If that is an array of the caller's,
+        the variable is this very array.
     form : Form
         A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
         Python int; an `ArrayForm` is the buffer, of that shape.
@@ -126,18 +127,27 @@ class LoopKernel:
         Variables: arrays of the caller's that the loop writes into, in place.
     results : tuple of Result
         Variables that the loop binds, and that are asked for after it.
+    assumed : tuple of (str, int, int)
+        Variables that are arrays of integers, and the least and the largest that they may hold:
+        the kernel is right only as long as they do.
+    failed : str, optional
+        The parameter, of one integer, that is not 0 afterwards where Python would have raised an
+        error. What the kernel has written is of no use then.
     """
 
     kernel: ThreadKernel
     sources: tuple[tuple[str, Source], ...]
     writes: tuple[str, ...]
     results: tuple[Result, ...]
+    assumed: tuple[tuple[str, int, int], ...] = ()
+    failed: str | None = None
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does
     """Why a loop is unrolled: one clause, with the line of the user's source."""
 
-    def __init__(self, reason: str, line: int) -> None:
+    def __init__(self, reason: str, line: int, anew: bool = False) -> None:
         super().__init__(reason)
+        self.anew = anew  # whether the loop was read for it, and will be for the next one
         self.reason = reason
         self.line = line

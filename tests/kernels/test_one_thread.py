@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from one_thread_kernels import PATTERNS
-from random_loops import ARRAYS, SIZE, source
+from random_one_thread import ARRAYS, SIZE, source
 
 import adarray
 from adarray.core.dispatch import apply

@@ -1,109 +1,204 @@
-"""Random kernels of one thread, for tests of what is overwritten in nested loops."""
+"""Random functions whose bodies are loops, as users write them: text that is compiled.
+
+Variables: ``x``, ``y`` (vectors of `n`), ``A`` (a matrix of `n` rows and `m` columns), ``B`` and
+``z``, which the function makes; ``s``, ``t`` numbers, ``k`` a whole number, ``n``, ``m``
+arguments of the enclosing function. Some programs raise errors, in Python as well.
+
+For ``tests/loops``.
+"""
 
 from __future__ import annotations
 
+import linecache
 import random
+from collections.abc import Callable
+from typing import Any
 
-SIZE = 48
-ARRAYS = ("x", "y", "z")
+import numpy as np
+
+_HEAD = """
+def make(n, m):
+    def f(x, y, A):
+        s, t, k = 0.5, 0.25, 0
+        z = np.zeros(n)
+        B = A * 1.0
+        out = []
+"""
+_TAIL = """
+        total = s + 0.5 * t + np.sum(z * y) + np.sum(B * B) + 0.1 * k
+        for part in out:
+            total = total + 0.1 * part
+        return total
+    return f
+"""
 
 
-class _Writer:
+class LoopProgram:
+    """A random function.
+
+    Parameters
+    ----------
+    seed : int
+
+    Attributes
+    ----------
+    text : str
+    f : callable
+        Of a vector, a vector and a matrix; returns a number.
+    """
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.lines: list[str] = []
-        self.loops: list[str] = []
-        self.count = 0
-        self.scalars = ["s", "t"]
+        self._random = random.Random(seed)
+        self.n, self.m = self._random.randint(0, 6), self._random.randint(1, 5)
+        if self._random.random() < 0.9:
+            self.n = max(self.n, 2)
+        lines: list[str] = []
+        for _ in range(self._random.randint(1, 3)):
+            lines += self._loop([], "        ", 0)
+        self.text = _HEAD.lstrip("\n") + "\n".join(lines) + _TAIL
+        name = f"<random loops {seed}>"
+        linecache.cache[name] = len(self.text), None, self.text.splitlines(keepends=True), name
+        space: dict[str, Any] = {"np": np, "__name__": "random_loops_of_a_user"}
+        exec(compile(self.text, name, "exec", dont_inherit=True), space)
+        self.f: Callable[..., Any] = space["make"](self.n, self.m)
 
-    def index(self) -> str:
-        """Return an index that is in range for loops of up to four iterations."""
-        if self.rng.random() < 0.08:
-            return f"p[{self.rng.choice([*self.loops, '1'])}]"
-        if self.loops and self.rng.random() < 0.4:
-            row, column = self.rng.choice(self.loops), self.rng.choice(self.loops)
-            first, last = self.rng.randint(0, 3), self.rng.randint(0, 3)
-            return f"({row} + {first}) * n + {column} + {last}"
-        terms = [str(self.rng.randint(8, 12))]
-        for v in self.loops:
-            c = self.rng.choice((-1, 0, 0, 1, 1, 2, 4))
-            if c:
-                terms.append(f"{c} * {v}")
-        return " + ".join(terms)
+    def arguments(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return random arguments."""
+        rng = np.random.default_rng(seed)
+        return rng.normal(size=self.n), rng.normal(size=self.n), rng.normal(size=(self.n, self.m))
 
-    def element(self) -> str:
-        return f"{self.rng.choice(ARRAYS)}[{self.index()}]"
+    # -- loops -------------------------------------------------------------------------------------
 
-    def value(self, depth: int = 0) -> str:
-        """Return an expression whose values stay small."""
-        if depth > 2 or self.rng.random() < 0.35:
-            return self.element() if self.rng.random() < 0.7 else self.rng.choice(self.scalars)
-        a, b = self.value(depth + 1), self.value(depth + 1)
-        return self.rng.choice((
-            f"sin({a})", f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"(0.5 * {a} + 0.5 * {b})",
-            f"({a} / (2 + {b} * {b}))", f"exp(-({a}) * ({a}))", f"sqrt(1 + {a} * {a})",
-            f"fmin({a}, {b})", f"tanh({a})",
-        ))  # fmt: skip
+    def _pick(self, *choices: str) -> str:
+        return self._random.choice(choices)
 
-    def condition(self) -> str:
-        if self.loops and self.rng.random() < 0.4:
-            return f"{self.rng.choice(self.loops)} {self.rng.choice(('<', '>='))} 2"
-        return f"{self.element()} < {self.rng.choice((self.element(), '0.2'))}"
+    def _loop(self, outer: list[str], pad: str, depth: int) -> list[str]:
+        i = "ijl"[depth]
+        kind = self._random.random()
+        if kind < 0.12:
+            bound = self._random.randint(2, 9)
+            c = f"c{depth}"  # which no statement writes: each loop ends
+            head = self._pick(
+                f"while {c} < {bound}:", f"while s < {bound} and {c} < {bound}:",
+                f"while {c} * {c} < {bound}:", f"while {c} < {bound} or {c} < n and t < 0.5:",
+            )  # fmt: skip
+            body = self._body(outer, pad + "    ", depth)
+            return [f"{pad}{c} = 0", f"{pad}{head}", f"{pad}    {c} += 1", *body]
+        if kind < 0.2:
+            head = self._pick(
+                f"for {i}, v{depth} in enumerate(x):", f"for v{depth}, w{depth} in zip(x, y):",
+                f"for {i}, row{depth} in enumerate(A):",
+            )  # fmt: skip
+            inner = [*outer, i] if head.startswith(f"for {i},") else outer
+            extra = f"v{depth}" if "row" not in head else f"row{depth}[0]"
+            body = self._body(inner, pad + "    ", depth)
+            return [f"{pad}{head}", f"{pad}    t = t * 0.5 + {extra}", *body]
+        bounds = ["n", "n", "n - 1", "1, n", "n - 1, -1, -1", "0, n, 2", "2"]
+        if outer:
+            bounds += [outer[-1], f"{outer[-1]} + 1", f"{outer[-1]}, n", f"{outer[-1]} + 1, n"] * 2
+        head = f"for {i} in range({self._random.choice(bounds)}):"
+        return [f"{pad}{head}", *self._body([*outer, i], pad + "    ", depth)]
 
-    def line(self, text: str) -> None:
-        self.lines.append("  " * (len(self.loops) + 1) + text)
+    def _body(self, indices: list[str], pad: str, depth: int) -> list[str]:
+        lines: list[str] = []
+        for _ in range(self._random.randint(1, 3)):
+            kind = self._random.random()
+            if kind < 0.3 and depth < 2:
+                lines += self._loop(indices, pad, depth + 1)
+            elif kind < 0.42:
+                lines.append(f"{pad}if {self._condition(indices)}:")
+                lines.append(f"{pad}    {self._statement(indices)}")
+                if self._random.random() < 0.5:
+                    lines.append(f"{pad}else:")
+                    lines.append(f"{pad}    {self._statement(indices)}")
+            elif kind < 0.47:
+                lines.append(f"{pad}if {self._condition(indices)}:")
+                lines.append(f"{pad}    {self._pick('break', 'continue')}")
+            else:
+                lines.append(f"{pad}{self._statement(indices)}")
+        return lines
 
-    def statement(self, room: int) -> None:
-        """Write a statement."""
-        kind = self.rng.random()
-        if kind < 0.3 and len(self.loops) < 3:
-            self.loop(room)
-        elif kind < 0.4 and room > 0:
-            self.line(f"if ({self.condition()}) {{")
-            self.block(room - 1)
-            if self.rng.random() < 0.5:
-                self.line("} else {")
-                self.block(room - 1)
-            self.line("}")
-        elif kind < 0.5:
-            self.line(f"{self.rng.choice(self.scalars)} = sin({self.value()});")
-        elif kind < 0.6:
-            self.line(f"{self.rng.choice(self.scalars)} += 0.1 * {self.value()};")
-        elif kind < 0.66 and self.loops:
-            self.line(f"p[{self.rng.choice(self.loops)}] = 4 + {self.rng.choice(self.loops)};")
-        elif kind < 0.8:
-            self.line(f"{self.element()} {self.rng.choice(('+=', '-='))} 0.2 * {self.value()};")
-        else:
-            self.line(f"{self.element()} = tanh({self.value()});")
+    # -- statements --------------------------------------------------------------------------------
 
-    def loop(self, room: int) -> None:
-        """Write a loop."""
-        var = f"i{self.count}"
-        self.count += 1
-        outer = self.rng.choice(self.loops) if self.loops else None
-        ranges = [("0", "n"), ("0", "n"), ("1", "n - 1"), ("0", "0")]
-        if outer is not None:
-            ranges = [*ranges[:3], ("0", outer), (outer, "n"), (f"{outer} + 1", "n")]
-        start, stop = self.rng.choice(ranges)
-        self.line(f"for (long long {var} = {start}; {var} < {stop}; {var}++) {{")
-        self.loops.append(var)
-        self.block(room - 1)
-        self.loops.pop()
-        self.line("}")
+    def _index(self, indices: list[str]) -> str:
+        if not indices:
+            return self._pick("0", "1", "-1", "k % 2")
+        i = self._random.choice(indices)
+        choices = [i, i, i, i, i, f"{i} - 1", "0", "-1", f"n - 1 - {i}", f"-{i} - 1"]
+        if self._random.random() < 0.1:
+            choices += [f"{i} + 1", f"2 * {i}", f"{i} // 2", f"{i} % 2", "k"]
+        return self._random.choice(choices)
 
-    def block(self, room: int) -> None:
-        for _ in range(self.rng.randint(1, 3)):
-            self.statement(room)
+    def _column(self, indices: list[str]) -> str:
+        if indices and self._random.random() < 0.3:
+            return f"{self._random.choice(indices)} % m"
+        return self._pick("0", "-1", "m - 1", "0")
 
+    def _element(self, indices: list[str]) -> str:
+        array = self._pick("x", "y", "z", "A", "B")
+        i = self._index(indices)
+        return f"{array}[{i}, {self._column(indices)}]" if array in "AB" else f"{array}[{i}]"
 
-def source(seed: int) -> str:
-    """Return the text of a kernel ``k`` on arrays of `SIZE` elements and an array of indices."""
-    w = _Writer(seed)
-    for _ in range(w.rng.randint(1, 3)):
-        w.loop(3)
-    body = "\n".join(w.lines)
-    arrays = ", ".join(f"double *{a}" for a in ARRAYS)
-    return (
-        f"__global__ void k({arrays}, long long *p, double c, long long n) {{\n"
-        f"  double s = c, t = 0.5;\n{body}\n  z[0] += s * t;\n}}"
-    )
+    def _number(self, indices: list[str], depth: int = 0) -> str:
+        kind = self._random.random()
+        if depth > 2 or kind < 0.35:
+            return self._element(indices)
+        if kind < 0.5:
+            return self._pick("s", "t", "0.5", "1.5", "2", *indices)
+        a, b = self._number(indices, depth + 1), self._number(indices, depth + 1)
+        if kind < 0.8:
+            return f"({a} {self._pick('+', '-', '*')} {b})"
+        if kind < 0.85:
+            return f"{a} / (1.5 + {b} * {b})"
+        if kind < 0.87:
+            return f"({a}) ** 2"
+        if kind < 0.96:
+            return self._pick(
+                f"np.sin({a})", f"np.tanh({a})", f"np.maximum({a}, {b})", f"max({a}, {b})",
+                f"abs({a})", f"np.exp(-({a}) ** 2)", f"min({a}, 1.0)", f"np.sqrt(1 + ({a}) ** 2)",
+            )  # fmt: skip
+        i = self._index(indices)
+        return self._pick(
+            f"np.dot(A[{i}], B[{i}])", f"np.sum(x[:{i}])", f"B[{i}].sum()", f"x[:{i}] @ y[:{i}]",
+            f"np.sum(B[{i}] * A[{i}])", "np.mean(A[:, 0])",
+        )  # fmt: skip
+
+    def _condition(self, indices: list[str]) -> str:
+        choices = [f"{self._number(indices)} > {self._pick('0.0', '0.3', 's', 't')}", "s > t"]
+        if indices:
+            i = self._random.choice(indices)
+            choices += [f"{i} % 2 == 0", f"{i} > 1", f"{i} == n - 1 or {i} < 1", f"0 < {i} < n - 1"]
+            choices += [f"not {i}"]
+        return self._random.choice(choices)
+
+    def _statement(self, indices: list[str]) -> str:
+        value = self._number(indices)
+        kind = self._random.random()
+        if kind < 0.3:
+            name = self._pick("s", "t")
+            return self._pick(
+                f"{name} = 0.5 * {name} + 0.25 * {value}", f"{name} += 0.1 * {value}",
+                f"{name} = {value}", f"{name} *= 0.9", "s, t = t, s",
+            )  # fmt: skip
+        i = self._index(indices)
+        if kind < 0.6:
+            target = self._pick(f"z[{i}]", f"B[{i}, {self._column(indices)}]")
+            return self._pick(f"{target} = {value}", f"{target} += 0.5 * {value}",
+                              f"{target} = 0.5 * {target} + {value}")  # fmt: skip
+        if kind < 0.8:
+            row = f"0.5 * {self._pick('B', 'A')}[{self._index(indices)}]"
+            return self._pick(
+                f"B[{i}] = {row} + {value}", f"B[{i}, :] += {row}", f"z[:{i}] = y[:{i}] * 0.5",
+                f"B[:, 0] = 0.5 * B[:, -1] + {value}", f"z[{i}:] *= 0.5", "z[1:] = z[:-1] + x[1:]",
+                f"B[{i}] = {row}.copy()", "z = z * 0.5",
+            )  # fmt: skip
+        if kind < 0.86:
+            return f"out.append({value})"
+        if kind < 0.9:
+            return self._pick("k += 1", "k = k + 2", "k = 1")
+        if kind < 0.93:
+            return self._pick(
+                f"t = 1 / {i}", f"z[{i} + 3] = s", "t = late * 2.0; late = 1.0",
+                f"late = {value}", "t = int(s) * 1.0", f"t = float({value})",
+            )  # fmt: skip
+        return f"z[{i}] = {value}"

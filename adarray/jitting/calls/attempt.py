@@ -36,6 +36,8 @@ class Attempt:
         Where it computes, if not on the host.
     truths : bool
         Whether code may ask which truth value is which object.
+    unrolls : bool
+        Whether no loop is captured.
 
     Attributes
     ----------
@@ -70,8 +72,10 @@ class Attempt:
         bound: Bound,
         device: OnDevice | None = None,
         truths: bool = False,
+        unrolls: bool = False,
     ) -> None:
         self._truths = truths
+        self._unrolls = unrolls
         self._state = state
         self._bound = bound
         self._device = device
@@ -131,6 +135,7 @@ class Attempt:
             about,
             changes,
             self._truths,
+            self._unrolls,
         )
         effects = self.state_changes.effects
         if effects:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from adarray.base.aliasing import shares_memory
-from adarray.base.errors import TraceError
+from adarray.base.errors import KernelError, TraceError
 from adarray.base.levels import LEVEL, remembered, restore
 from adarray.base.spans import span
 from adarray.base.telling import detail
@@ -101,7 +101,7 @@ class Tracing:
         except ElsewhereError as error:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
             return self.plainly(args, kwargs), None
-        run = Attempt(state, bound, device, truths)
+        run = Attempt(state, bound, device, truths, entry.unrolls)
         refused = remembered()
         try:
             start = perf_counter()
@@ -118,6 +118,9 @@ class Tracing:
         except Exception as error:
             run.restore()
             restore(refused)
+            if isinstance(error, KernelError) and not entry.unrolls:
+                entry.unrolls = True  # loops that are unrolled have all derivatives
+                return self._recorded(entry, variant, bound, arguments, alone, captured)
             result = self.plainly(args, kwargs)  # where f itself is wrong, this raises
             entry.give_up(f"it cannot be recorded: {type(error).__name__}: {error}")
             return result, None

@@ -25,6 +25,7 @@ from adarray.base.report import (
 )
 from adarray.device import KINDS, adopt
 from adarray.jitting.explain.costs import Cost, peak, total
+from adarray.jitting.explain.loops import loop_lines
 from adarray.jitting.explain.picture import Picture, picture
 from adarray.jitting.explain.sections import (
     ShownSegment,
@@ -62,6 +63,8 @@ class Explanation:
         What else there is to say: why calls stay eager.
     recordings : (int, float), optional
         How many runs were recorded, and in how many seconds.
+    loops : sequence of str, optional
+        What has become of the loops in the user's code.
 
     Attributes
     ----------
@@ -78,6 +81,7 @@ class Explanation:
         path: Sequence[int],
         notes: Sequence[str] = (),
         recordings: tuple[int, float] = (0, 0.0),
+        loops: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.signature = signature
@@ -86,6 +90,7 @@ class Explanation:
         self.path = tuple(path)
         self.notes = tuple(notes)
         self.recordings = recordings
+        self.loops = tuple(loops)
         self.kernels = [k for n in self.path for k in kernels(n, self.segments[n])]
 
     @property
@@ -113,7 +118,9 @@ class Explanation:
         """Return the whole report."""
         names = SymbolNames()
         segments = [segment_section(n, self.segments[n], names, pictures) for n in self.path]
-        return Section(f"{self.name} under jit", inside=(self._summary(), self._tree(), *segments))
+        loops = [Section("loops", (Code("\n".join(self.loops)),))] if self.loops else []
+        inside = (self._summary(), *loops, self._tree(), *segments)
+        return Section(f"{self.name} under jit", inside=inside)
 
     def text(self, limit: int | None = None) -> str:
         """Return the report as text, of each table and listing at most `limit` lines.
@@ -271,6 +278,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         [segments[id(node)][0] for node in path],
         notes,
         (path[0].tree.recordings, path[0].tree.seconds) if path else (0, 0.0),
+        loop_lines(path[-1].path.recording) if path else (),
     )
 
 

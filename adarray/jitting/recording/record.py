@@ -91,6 +91,7 @@ def record(
     about: str = "a function",
     changes: Callable[[Any], list[Any]] | None = None,
     truths: bool = False,
+    unrolls: bool = False,
 ) -> RecordedRun:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -118,6 +119,8 @@ def record(
         Given the result, returns values that leave the run besides it.
     truths : bool, optional
         Whether code may ask if a truth value *is* NumPy's or Python's: each is a guard then.
+    unrolls : bool, optional
+        Whether no loop is captured.
 
     Raises
     ------
@@ -127,6 +130,7 @@ def record(
     recorder = Recorder(MODE.get(), draws)
     recorder.about = about
     recorder.truths = truths
+    recorder.unrolls = unrolls
     if original is not None:
         recorder.original = original
     if calls is not None:

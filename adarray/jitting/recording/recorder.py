@@ -82,6 +82,7 @@ class Recorder(BaseEngine):
         self.about = "a function"  # what is recorded, in words
         self._silent = perf_counter() + SILENT  # until when no line says that it takes long
         self.shown = False  # whether values were made into text
+        self.unrolls = False  # whether no loop is captured
         self.truths = False  # whether code compares truth values as objects
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.

@@ -183,6 +183,8 @@ class Entry:
         self.aliased = False
         # Whether a result is a Python number, whose type a node would not keep.
         self.weak = False
+        # Whether loops are unrolled: a transform takes derivatives that captured loops do not have.
+        self.unrolls = False
         self.donates = False  # whether results may take the memory of arguments
         # Whether it draws random numbers, which a node would do once more in its pullback.
         self.draws = False

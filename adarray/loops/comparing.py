@@ -1,0 +1,75 @@
+"""With ``ADARRAY_CHECK=1``: a captured loop beside the loop as Python runs it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.base.runtime import MODE
+from adarray.base.scope import outside
+from adarray.core.trace import Handle
+from adarray.jitting.shared.symbolic import concrete, opened
+
+if TYPE_CHECKING:
+    from adarray.loops.capture import LoopCall
+
+_TOLERANCE = 1e-9  # relative to the largest element, in double precision
+
+
+def plain(x: Any) -> Any:
+    """Return the plain value of a variable, a copy of an array."""
+    x = concrete(opened(x))
+    return np.array(x) if isinstance(x, np.ndarray) else x
+
+
+def expected(call: LoopCall) -> dict[str, Any]:
+    """Run a loop as Python does, on copies of the plain values of its variables.
+
+    Returns
+    -------
+    dict
+        All its variables after the loop.
+    """
+    place = call.place
+    loop = ast.fix_missing_locations(ast.Module([call.loop], []))
+    code = compile(loop, place.file, "exec", dont_inherit=True)
+    copies = {id(x): plain(x) for x in call.values.values()}
+    names = {n.id for n in ast.walk(call.loop) if isinstance(n, ast.Name)} - place.local
+    space: dict[str, Any] = {}
+    for name in names:
+        with contextlib.suppress(NameError):
+            space[name] = call.resolve(name)
+    space.update({n: copies[id(x)] for n, x in call.values.items()})
+    token = MODE.set(None)
+    try:
+        outside(exec)(code, space)
+    finally:
+        MODE.reset(token)
+    return space
+
+
+def check(call: LoopCall, wanted: dict[str, Any], results: dict[str, Any]) -> None:
+    """Compare what a captured loop has left with what the loop itself leaves.
+
+    Raises
+    ------
+    AssertionError
+        If they differ.
+    """
+    arrays = {n: x for n, x in call.values.items() if isinstance(x, (Handle, np.ndarray))}
+    for name, x in {**arrays, **results}.items():
+        got, want = plain(x), wanted[name]
+        where = f"{call.place!r}: {name}"
+        assert type(got) is type(want), f"{where} is {type(got)}, and {type(want)} in Python"
+        a, b = np.asarray(got), np.asarray(want)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{where}: {a!r}, {b!r}"
+        if a.dtype.kind not in "fc":
+            assert np.array_equal(a, b), f"{where} is {got}, and {want} in Python"
+            continue
+        scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+        near = _TOLERANCE * (np.finfo(b.dtype).eps / np.finfo(float).eps)
+        same = np.allclose(a, b, near, near * scale, equal_nan=True)
+        assert same, f"{where} is {got}, and {want} in Python"

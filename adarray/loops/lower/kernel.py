@@ -1,0 +1,325 @@
+"""A loop as a kernel: its parameters, its body, and where its results lie."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from adarray.compiler.ir.loopir import Param
+from adarray.compiler.ir.threads import ThreadKernel, used
+from adarray.kernels import build
+from adarray.kernels.simplify import simplified
+from adarray.loops.forms import (
+    ArrayForm,
+    Bound,
+    Form,
+    LoopKernel,
+    NotCaptured,
+    Result,
+    Scalar,
+    Variable,
+    WholeNumber,
+    Workspace,
+)
+from adarray.loops.lower import names
+from adarray.loops.lower.calls import Calls
+from adarray.loops.lower.elements import Elements
+from adarray.loops.lower.expressions import Expressions
+from adarray.loops.lower.functions import Functions, Scope
+from adarray.loops.lower.gathering import Gathering
+from adarray.loops.lower.intervals import HIGHEST, LOWEST
+from adarray.loops.lower.iteration import Loops
+from adarray.loops.lower.kinds import DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.numbers import Arithmetic
+from adarray.loops.lower.reductions import Reductions
+from adarray.loops.lower.state import State
+from adarray.loops.lower.statements import Statements
+from adarray.loops.lower.values import Missing, Number, Span, Value, View, integer, number
+from adarray.loops.lower.views import Indexing
+
+
+class LoopLowering:
+    """Reads one loop.
+
+    Attributes
+    ----------
+    names : dict
+        What names stand for where the kernel is being written.
+    scope : Scope
+        Of the function that is being read.
+    stores : int
+        How many writes into arrays there are in the text.
+    in_test : bool
+        Whether only the truth of what is read matters.
+    homes : dict
+        Where arrays lie that iterations bind anew, by name and depth of calls.
+    fresh : set of str
+        Memories of those of which an array was bound in this iteration.
+    unsure : set of str
+        Memories of arrays that another array may lie in, if a loop had no iterations.
+    """
+
+    def __init__(self, state: State, scope: Scope, variables: dict[str, Form]) -> None:
+        self.state = state
+        self.scope = scope
+        self.variables = variables
+        self.names: dict[str, Value] = {}
+        self.stores = 0
+        self.in_test = False
+        self.homes: dict[tuple[int, str], View] = {}
+        self.fresh: set[str] = set()
+        self.unsure: set[str] = set()
+        self.initial: dict[str, Value] = {}
+        self.numbers = Arithmetic(state)
+        self.views = Indexing(self.numbers)
+        self.elements = Elements(self.numbers, self.views)
+        self.reductions = Reductions(self.elements)
+        self.gathering = Gathering(self)
+        self.loops = Loops(self)
+        self.expressions = Expressions(self)
+        self.calls = Calls(self)
+        self.functions = Functions(self)
+        self.statements = Statements(self)
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def lookup(self, name: str) -> Value:
+        """Return what a name stands for."""
+        value = self.names.get(name)
+        if value is None:
+            if name in self.scope.own:
+                raise self.state.refusal(f"{name!r} may not be bound")
+            try:
+                value = self.expressions.known(self.scope.resolve(name))
+            except NameError:
+                raise self.state.refusal(f"the name {name!r} is not known") from None
+        if isinstance(value, Missing):
+            raise self.state.refusal(value.reason)
+        return value
+
+    def int(self, value: int) -> Number:
+        """Return a Python integer that stands in the text."""
+        return integer(value)
+
+    def is_live(self, name: str, node: ast.AST) -> bool:
+        """Whether a name may be read behind a loop."""
+        return name in self.scope.live or self.scope.loads[name] > names.loaded(node)[name]
+
+    @contextmanager
+    def testing(self) -> Iterator[None]:
+        """Have only the truth of values matter inside."""
+        before, self.in_test = self.in_test, True
+        try:
+            yield
+        finally:
+            self.in_test = before
+
+    # -- readings that are taken back --------------------------------------------------------------
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return where the text and what is known of it stand."""
+        s = self.state
+        return (
+            [len(b) for b in s.emitter.blocks], set(s.emitter.names), dict(s.parameters),
+            dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
+            dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
+            list(self.statements.frames), self.functions.depth, self.scope, self.in_test,
+        )  # fmt: skip
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to where a snapshot was taken."""
+        s = self.state
+        (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
+         self.names, self.stores, self.homes, self.fresh, self.unsure,
+         self.statements.frames,
+         self.functions.depth, self.scope, self.in_test) = saved  # fmt: skip
+        for block, length in zip(s.emitter.blocks, lengths, strict=True):
+            del block[length:]
+        s.emitter.names = set(taken)
+        del s.prologue[prologue:]
+        s.facts.forget(symbols)
+
+    # -- variables, results ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Have names stand for the variables as they are before the loop."""
+        for name, form in self.variables.items():
+            self.names[name] = self._initial(name, form)
+        self.initial = dict(self.names)
+
+    def _initial(self, name: str, form: Form) -> Value:
+        if isinstance(form, ArrayForm):
+            if form.dtype not in DTYPES:
+                return Missing(f"{name!r} is an array of {form.dtype}")
+            return self.state.array(name, form)
+        if isinstance(form, WholeNumber):
+            if not LOWEST <= form.value <= HIGHEST:
+                return Missing(f"{name!r} has more than 64 bits")
+            return self.state.whole(name, Variable(name), form.value)
+        if isinstance(form, Scalar):
+            if form.dtype not in DTYPES:
+                return Missing(f"{name!r} is a number of {form.dtype}")
+            kind = FLOAT if form.weak and form.dtype == "float64" else form.dtype
+            parameter = self.state.parameter(name, Variable(name), form.dtype)
+            return number(parameter, kind)
+        return self.expressions.known(form.value)
+
+    def iterated(self, node: ast.For, iterable: Any) -> Value:
+        """Return what the loop runs over."""
+        saved = self.snapshot()
+        try:
+            return self.expressions.value(node.iter)
+        except NotCaptured:
+            if not isinstance(iterable, range):
+                raise
+            self.restore(saved)
+        ends = {"start": iterable.start, "stop": iterable.stop, "step": iterable.step}
+        if any(not LOWEST <= e <= HIGHEST for e in ends.values()):
+            raise self.state.refusal("a range of more than 64 bits")
+        start, stop, step = (
+            integer(e) if n == "step" and abs(e) == 1 else self.state.whole(n, Bound(n), e)
+            for n, e in ends.items()
+        )
+        return Span(start, stop, step)
+
+    def result(self, name: str) -> Result | None:
+        """Store what a variable is after the loop; None if it is what it was."""
+        value = self.names.get(name)
+        if value is None:
+            raise self.state.refusal(f"{name!r} may not be bound")
+        if isinstance(value, Missing):
+            raise self.state.refusal(value.reason)
+        if value is self.initial.get(name):
+            return None
+        if isinstance(value, View):
+            return self._array_result(name, value)
+        if not isinstance(value, Number):
+            raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
+        kind = value.kind
+        if value.kinds == {FLOAT, "float64"}:  # whose values are the same
+            kind = "float64"
+        if kind is None:
+            raise self.state.refusal(f"{name!r} is a number of one type or another after the loop")
+        dtype = dtype_of(kind)
+        self.state.workspaces += 1
+        memory = self.state.parameter(f"{name}_out", Workspace(dtype, (1,)), dtype, True).name
+        self.state.written.add(memory)
+        view = self.state.buffer(memory, dtype, (integer(1),))
+        self.state.store(view, build.index(0), build.cast(value.expr, dtype))
+        form: Form = Scalar(dtype, kind in PYTHON)
+        if kind == INT:
+            form = WholeNumber(0)
+        return Result(name, memory, form)
+
+    def _array_result(self, name: str, view: View) -> Result:
+        """Return where an array lies after the loop."""
+        own = view.offset.expr == build.index(0) and self.views.is_whole(view)
+        shape = tuple(e.whole.value for e in view.shape if e.whole is not None)
+        whole = self.views.count(view.shape).whole
+        if whole is None or not self.state.facts.equal(
+            whole, self.views.count(view.buffer.shape).whole or whole + 1
+        ):
+            own = False
+        if not own or any(e is None for e in shape):
+            raise self.state.refusal(f"{name!r} is a part of an array after the loop")
+        form = ArrayForm(view.dtype, tuple(e for e in shape if e is not None))
+        return Result(name, view.buffer.name, form)
+
+    def kernel(self, name: str) -> ThreadKernel:
+        """Return what was written."""
+        s = self.state
+        parameters = list(s.parameters.values())
+        buffers = tuple(
+            Param(p.name, p.dtype, "inout" if p.name in s.written else "in")
+            for p in parameters if p.is_buffer
+        )  # fmt: skip
+        scalars = tuple((p.name, p.dtype) for p in parameters if not p.is_buffer)
+        body = (*s.prologue, *s.emitter.end())
+        order = tuple(p.name for p in parameters)
+        return ThreadKernel(name, buffers, scalars, order, (), body)
+
+
+def _used(kernel: ThreadKernel, results: Iterable[Result]) -> ThreadKernel:
+    """Return a kernel without parameters that it does not use, and that are no results."""
+    known = used(kernel.body) | {r.parameter for r in results}
+    return ThreadKernel(
+        kernel.name,
+        tuple(b for b in kernel.buffers if b.name in known),
+        tuple(s for s in kernel.scalars if s[0] in known),
+        tuple(n for n in kernel.order if n in known),
+        (), kernel.body,
+    )  # fmt: skip
+
+
+def lower(
+    loop: ast.For | ast.While,
+    variables: dict[str, Form],
+    iterable: Any,
+    wanted: frozenset[str],
+    resolve: Callable[[str], Any],
+    contents: Callable[[str], tuple[int, int] | None] = lambda _: None,
+) -> LoopKernel:
+    """Return a loop as a kernel.
+
+    Parameters
+    ----------
+    loop : ast.For or ast.While
+    variables : dict
+        Forms of the names that are bound when the loop begins.
+    iterable : object
+        What it runs over; None for a `while`.
+    wanted : frozenset of str
+        Names that the loop binds and that are read after it.
+    resolve : callable
+        Gives the objects of all other names; it raises NameError.
+    contents : callable, optional
+        Gives the least and the largest integer in an array, by the name of the variable; None where
+        they are not known. Where these are needed, the kernel's `assumed` has them, or wider ones.
+
+    Raises
+    ------
+    NotCaptured
+        If the kernel might do anything else than Python does.
+    """
+
+    def widened(name: str) -> tuple[int, int] | None:
+        bounds = contents(name)
+        return None if bounds is None else _widened(bounds, variables)
+
+    own = frozenset(names.uses([loop]).bound) | frozenset(variables)
+    changing: frozenset[str] = frozenset()
+    while True:
+        state = State(loop.lineno, contents=widened, changing=changing)
+        lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
+        lowering.start()
+        if isinstance(loop, ast.For):
+            lowering.loops.walked(loop, lowering.iterated(loop, iterable))
+        else:
+            lowering.loops.while_(loop)
+        wrong = state.steady & state.written - changing
+        if not wrong:
+            break
+        changing |= wrong
+    state.line = loop.lineno
+    results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
+    kernel = _used(simplified(lowering.kernel("loop")), results)
+    parameters = {p.name: p for p in state.parameters.values()}
+    sources = tuple((n, parameters[n].source) for n in kernel.order)
+    writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
+    failed = state.failed if state.failed in kernel.order else None
+    assumed = []
+    for name, bounds in state.contents_of.items():
+        source = parameters[name].source
+        assert isinstance(source, Variable)
+        assumed.append((source.name, *bounds))
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed)
+
+
+def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:
+    """Return bounds that other indices of the same arrays keep to, too."""
+    low, high = bounds
+    extents = {e for f in variables.values() if isinstance(f, ArrayForm) for e in f.shape}
+    ends = sorted(e - less for e in extents for less in (1, 0))
+    return min(low, 0), next((e for e in ends if e >= high), high)

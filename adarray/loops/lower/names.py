@@ -1,0 +1,171 @@
+"""Which names statements read and bind, from the syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Uses:
+    """Names of some statements.
+
+    Attributes
+    ----------
+    exposed : set of str
+        Those that may be read before the statements bind them.
+    bound : dict of str
+        Those that they may bind, in the order of the text.
+    sure : set of str
+        Those that they bind on each way through.
+    """
+
+    exposed: set[str] = field(default_factory=set)
+    bound: dict[str, None] = field(default_factory=dict)
+    sure: set[str] = field(default_factory=set)
+
+    def read(self, node: ast.AST | None) -> None:
+        """Note the names in an expression."""
+        if node is not None:
+            self.exposed |= loaded(node).keys() - self.sure
+
+    def bind(self, target: ast.expr) -> None:
+        """Note what an assignment to a target reads and binds."""
+        if isinstance(target, ast.Name):
+            self.bound[target.id] = None
+            self.sure.add(target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for t in target.elts:
+                self.bind(t)
+        elif isinstance(target, ast.Starred):
+            self.bind(target.value)
+        else:
+            self.read(target)
+
+    def then(self, others: Uses, always: bool) -> None:
+        """Note statements that come next."""
+        self.exposed |= others.exposed - self.sure
+        self.bound |= others.bound
+        if always:
+            self.sure |= others.sure
+
+
+def loaded(node: ast.AST) -> Counter[str]:
+    """Return how often names are read in a part of the tree, by name."""
+    names: Counter[str] = Counter()
+    for n in ast.walk(node):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+            names[n.id] += 1
+        elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
+            names[n.target.id] += 1
+    return names
+
+
+def uses(body: Iterable[ast.stmt]) -> Uses:
+    """Return the names of statements that follow each other."""
+    result = Uses()
+    for s in body:
+        _statement(s, result)
+    return result
+
+
+def _statement(s: ast.stmt, out: Uses) -> None:
+    if isinstance(s, ast.Assign):
+        out.read(s.value)
+        for t in s.targets:
+            out.bind(t)
+    elif isinstance(s, ast.AnnAssign):
+        out.read(s.value)
+        if s.value is not None:
+            out.bind(s.target)
+    elif isinstance(s, ast.AugAssign):
+        out.read(s.value)
+        if isinstance(s.target, ast.Name):
+            out.exposed |= {s.target.id} - out.sure
+        out.bind(s.target)
+    elif isinstance(s, ast.If):
+        out.read(s.test)
+        then, orelse = uses(s.body), uses(s.orelse)
+        out.then(then, False)
+        out.then(orelse, False)
+        out.sure |= then.sure & orelse.sure
+    elif isinstance(s, ast.For):
+        out.read(s.iter)
+        inner = Uses()
+        inner.bind(s.target)
+        inner.then(uses(s.body), True)
+        out.then(inner, False)
+        out.then(uses(s.orelse), False)
+    elif isinstance(s, ast.While):
+        out.read(s.test)
+        out.then(uses(s.body), False)
+        out.then(uses(s.orelse), False)
+    else:
+        out.read(s)
+
+
+def is_bound_by_assignment(body: Sequence[ast.stmt], name: str) -> bool:
+    """Whether statements bind a name other than by an operator in place."""
+    for s in body:
+        for n in ast.walk(s):
+            if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
+                continue
+            targets: list[ast.AST] = []
+            if isinstance(n, ast.Assign):
+                targets += n.targets
+            elif isinstance(n, (ast.For, ast.AnnAssign, ast.NamedExpr)):
+                targets.append(n.target)
+            for t in targets:
+                if any(
+                    isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Store)
+                    for x in ast.walk(t)
+                ):
+                    return True
+    return False
+
+
+def leaves(node: ast.AST, in_loop: bool = False) -> bool:
+    """Whether a statement may leave the block that it stands in."""
+    if isinstance(node, ast.Return):
+        return True
+    if isinstance(node, (ast.Break, ast.Continue)):
+        return not in_loop
+    if isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.AsyncFunctionDef)):
+        return False
+    if isinstance(node, (ast.For, ast.While)):
+        in_loop = True
+    return any(leaves(c, in_loop) for c in ast.iter_child_nodes(node))
+
+
+def breaks(body: Iterable[ast.stmt]) -> bool:
+    """Whether the body of a loop may end the loop early."""
+
+    def found(node: ast.AST) -> bool:
+        if isinstance(node, (ast.Break, ast.Return)):
+            return True
+        if isinstance(node, (ast.For, ast.While)):
+            return any(isinstance(n, ast.Return) for n in ast.walk(node))
+        return any(found(c) for c in ast.iter_child_nodes(node))
+
+    return any(map(found, body))
+
+
+def has_break(body: Iterable[ast.AST]) -> bool:
+    """Whether a `break` among statements ends the loop that they are the body of."""
+    return any(
+        isinstance(n, ast.Break)
+        or (not isinstance(n, (ast.For, ast.While)) and has_break(ast.iter_child_nodes(n)))
+        for n in body
+    )
+
+
+def ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether a body surely leaves the block that it stands in."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return ends(last.body) and ends(last.orelse)
+    return isinstance(last, (ast.Return, ast.Break, ast.Continue))

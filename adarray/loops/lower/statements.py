@@ -1,0 +1,398 @@
+"""Assignments, branches and calls: what the statements of a loop's body do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adarray.compiler.ir.loopir import Const
+from adarray.compiler.ir.threads import Stmt
+from adarray.kernels import build
+from adarray.loops.forms import Known
+from adarray.loops.lower import names
+from adarray.loops.lower.expressions import BINARY
+from adarray.loops.lower.gathering import GatheredPlace
+from adarray.loops.lower.kinds import BOOL, stored
+from adarray.loops.lower.masks import ChosenPlace
+from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, Walk, number
+
+if TYPE_CHECKING:
+    from adarray.loops.lower.kernel import LoopLowering
+
+RESULT = "%result"  # what a function returns, among its names
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A body that may be left early.
+
+    Attributes
+    ----------
+    live : str
+        Name that is true as long as this iteration goes on.
+    ended : str, optional
+        Name that is true once the loop has ended.
+    is_function : bool
+    """
+
+    live: str
+    ended: str | None = None
+    is_function: bool = False
+
+
+def flag(value: bool) -> Number:
+    """Return a truth value that stands in the text."""
+    return number(build.const(value, "bool"), BOOL)
+
+
+class Statements:
+    """Reads statements, into those of a `LoopLowering`."""
+
+    def __init__(self, lowering: LoopLowering) -> None:
+        self.low = lowering
+        self.state = lowering.state
+        self.frames: list[Frame] = []
+        self._readers: dict[type[ast.stmt], Callable[[Any], None]] = {
+            ast.Assign: self._assign, ast.AugAssign: self._in_place, ast.AnnAssign: self._annotated,
+            ast.If: lambda s: self._if(s, s.body, s.orelse), ast.Expr: self._expression,
+            ast.For: self._for, ast.While: self._while,
+            ast.Pass: lambda _: None, ast.Break: self._jump, ast.Continue: self._jump,
+            ast.Return: self._jump, ast.Assert: self._assert,
+        }  # fmt: skip
+
+    def _for(self, s: ast.For) -> None:
+        self.low.loops.for_(s)
+
+    def _while(self, s: ast.While) -> None:
+        self.low.loops.while_(s)
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def block(self, items: Sequence[ast.stmt]) -> None:
+        """Read statements in order."""
+        for k, s in enumerate(items):
+            rest = items[k + 1 :]
+            jumps = names.leaves(s)
+            if jumps and rest and isinstance(s, ast.If):
+                if names.ends(s.body):
+                    self._if(s, s.body, [*s.orelse, *rest])
+                    return
+                if names.ends(s.orelse):
+                    self._if(s, [*s.body, *rest], s.orelse)
+                    return
+            self.statement(s)
+            if isinstance(s, (ast.Break, ast.Continue, ast.Return)):
+                return
+            if jumps and rest:
+                self._guarded(rest)
+                return
+
+    def _guarded(self, rest: Sequence[ast.stmt]) -> None:
+        """Read what is done only if nothing has left the innermost body."""
+        live = self.low.names[self.frames[-1].live]
+        assert isinstance(live, Number)
+
+        def then() -> None:
+            self.low.names |= self.going_on()
+            self.block(rest)
+
+        def orelse() -> None:
+            self.low.names[self.frames[-1].live] = flag(False)
+
+        self.branch(live, then, orelse)
+
+    def of_function(self) -> list[Frame]:
+        """Return the bodies that a return leaves; none where it leaves the whole loop."""
+        inside = (i for i in reversed(range(len(self.frames))) if self.frames[i].is_function)
+        k = next(inside, None)
+        return [] if k is None else self.frames[k:]
+
+    def going_on(self) -> dict[str, Value]:
+        """Return what holds as long as nothing has left the innermost body."""
+        frames = self.of_function() or self.frames[-1:]
+        known: dict[str, Value] = {f.live: flag(True) for f in frames}
+        return known | {f.ended: flag(False) for f in frames if f.ended is not None}
+
+    def left(self) -> dict[str, Value]:
+        """Return what holds after a return."""
+        frames = self.of_function()
+        known: dict[str, Value] = {f.live: flag(False) for f in frames}
+        return known | {f.ended: flag(True) for f in frames if f.ended is not None}
+
+    def statement(self, s: ast.stmt) -> None:
+        """Read one statement."""
+        self.state.line = s.lineno
+        reader = self._readers.get(type(s))
+        if reader is None:
+            raise self.state.refusal(f"the statement {type(s).__name__.lower()} is not understood")
+        reader(s)
+
+    def _expression(self, s: ast.Expr) -> None:
+        if not isinstance(s.value, ast.Constant):
+            self.low.expressions.value(s.value)
+
+    def _jump(self, s: ast.stmt) -> None:
+        frames = [self.frames[-1]]
+        if isinstance(s, ast.Return):
+            frames = self.of_function()
+            if not frames:
+                raise self.state.refusal("return leaves the loop")
+            value = Known(None) if s.value is None else self.low.expressions.value(s.value)
+            self.low.names[RESULT] = self.low.elements.settled(value, "result")
+        for frame in frames:
+            self.low.names[frame.live] = flag(False)
+            if frame.ended is not None and not isinstance(s, ast.Continue):
+                self.low.names[frame.ended] = flag(True)
+
+    def _assert(self, s: ast.Assert) -> None:
+        with self.low.testing():
+            test = self.low.expressions.truth(s.test)
+        if not isinstance(test.expr, Const) or not test.expr.value:
+            raise self.state.refusal("an assertion that is not known to hold")
+
+    # -- assignments -------------------------------------------------------------------------------
+
+    def _assign(self, s: ast.Assign) -> None:
+        value = self.low.expressions.value(s.value)
+        first = s.targets[0]
+        if len(s.targets) > 1 or isinstance(first, (ast.Tuple, ast.List)):
+            # What is stored into the first target may be read for the second.
+            value = self._fixed(value)
+        for target in s.targets:
+            self.bind(target, value)
+
+    def _annotated(self, s: ast.AnnAssign) -> None:
+        if s.value is not None:
+            self.bind(s.target, self.low.expressions.value(s.value))
+
+    def _fixed(self, value: Value) -> Value:
+        if isinstance(value, Items):
+            return Items(tuple(map(self._fixed, value.items)))
+        if isinstance(value, Lazy):
+            return self.low.elements.settled(value, "own")
+        return value
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        """Assign a value to a target."""
+        self.state.line = getattr(target, "lineno", self.state.line)
+        if isinstance(target, ast.Name):
+            self.low.names[target.id] = self._at_home(target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
+                self.bind(t, v)
+        elif isinstance(target, ast.Subscript):
+            place = self._place(target)
+            if isinstance(place, View):
+                self.store(place, value)
+            else:
+                self.check_write(place.view)
+                place.store(self.low.expressions.numeric(value))
+        else:
+            raise self.state.refusal("an assignment to such a target")
+
+    def settled(self, value: Value, name: str) -> Value:
+        """Return a value as a name stands for it."""
+        if isinstance(value, Items):
+            return Items(tuple(self.settled(v, name) for v in value.items))
+        if isinstance(value, Missing):
+            raise self.state.refusal(value.reason)
+        if isinstance(value, Walk):
+            raise self.state.refusal("a list or an iterator that has a name")
+        return self.low.elements.settled(value, name)
+
+    def _at_home(self, name: str, value: Value) -> Value:
+        """Return what a name stands for: an array that a loop passes on, where that lies.
+
+        Nobody else has the array that lies there, so that it need not stay as it is.
+        """
+        home = self.low.homes.get((self.low.functions.depth, name))
+        if home is None or not isinstance(value, Lazy) or value.dtype != home.dtype:
+            return self.settled(value, name)
+        others = [v for n, v in self.low.names.items() if n != name and isinstance(v, View)]
+        fits = len(value.shape) == len(home.shape) and all(
+            self.low.views.same(a, b) for a, b in zip(value.shape, home.shape, strict=True)
+        )
+        if not fits or any(
+            v.buffer.name == home.buffer.name for v in others
+        ):  # fmt: skip
+            return self.settled(value, name)
+        self.low.elements.store(home, value)
+        self.low.fresh.add(home.buffer.name)
+        return home
+
+    def _parts(self, value: Value, count: int) -> Sequence[Value]:
+        if isinstance(value, Items) and len(value.items) == count:
+            return value.items
+        if isinstance(value, (View, Lazy)) and value.shape:
+            view = value if isinstance(value, View) else self.low.elements.materialised(value)
+            extent = view.shape[0].whole
+            if extent is not None and extent.value == count:
+                parts = [self.low.views.item(view, (self.low.int(k),)) for k in range(count)]
+                return [self.low.elements.number(p) for p in parts]
+        raise self.state.refusal("a value of another number of items than there are targets")
+
+    def _place(self, target: ast.Subscript) -> View | ChosenPlace | GatheredPlace:
+        """Return the elements that a subscript names."""
+        base = self.low.expressions.value(target.value)
+        if not isinstance(base, View):
+            shown = self.low.expressions.shown(base)
+            raise self.state.refusal(f"an assignment to an item of {shown}")
+        items = self.low.expressions.subscript(target.slice)
+        mask = self.low.elements.masks.mask(base, items)
+        if mask is not None:
+            return ChosenPlace(self.low.elements.masks, base, mask)
+        if any(isinstance(i, (View, Lazy)) and i.shape for i in items):
+            return self.low.gathering.place(base, items)
+        return self.low.views.item(base, self.low.expressions.scalars(items))
+
+    def store(self, view: View, value: Value) -> None:
+        """Write a value into the elements of a view."""
+        self.check_write(view)
+        self.low.elements.store(view, self.low.expressions.numeric(value))
+
+    def check_write(self, view: View) -> None:
+        """Note that elements of a view are written; refuse if it may be the wrong array."""
+        self.low.stores += 1
+        if view.buffer.name in self.low.unsure:
+            raise self.state.refusal("an array is written that may be another one")
+        home = any(h.buffer.name == view.buffer.name for h in self.low.homes.values())
+        if home and view.buffer.name not in self.low.fresh:
+            raise self.state.refusal("an array is written before it is bound in an iteration")
+
+    def _in_place(self, s: ast.AugAssign) -> None:
+        if isinstance(s.target, ast.Name):
+            old = self.low.lookup(s.target.id)
+            view = old if isinstance(old, View) else None
+        elif isinstance(s.target, ast.Subscript):
+            place = self._place(s.target)
+            if not isinstance(place, View):
+                self._chosen_in_place(s, place)
+                return
+            view = place
+            old = self.low.elements.number(view)
+        else:
+            raise self.state.refusal("an operator in place on such a target")
+        before = self.low.stores
+        value = self.low.expressions.value(s.value)
+        if self.low.stores != before and not isinstance(old, View):
+            raise self.state.refusal("a call that writes arrays inside of an expression")
+        self.state.line = s.lineno
+        result = self.low.expressions.operator(s.op, old, value)
+        if view is None:
+            assert isinstance(s.target, ast.Name)
+            self.low.names[s.target.id] = self.settled(result, s.target.id)
+            return
+        if view.axes or isinstance(s.target, ast.Name):
+            self._check_cast(s.op, view.dtype, result)
+        self.store(view, result)
+
+    def _chosen_in_place(self, s: ast.AugAssign, place: ChosenPlace | GatheredPlace) -> None:
+        """Change chosen elements: all of them are read before the first is set."""
+        old = place.read()
+        before = self.low.stores
+        value = self.low.expressions.value(s.value)
+        if self.low.stores != before:
+            raise self.state.refusal("a call that writes arrays inside of an expression")
+        result = self.low.expressions.operator(s.op, old, value)
+        self._check_cast(s.op, place.view.dtype, result)
+        self.check_write(place.view)
+        place.store(self.low.expressions.numeric(result))
+
+    def _check_cast(self, op: ast.operator, dtype: str, result: Value) -> None:
+        """Refuse operators in place whose result NumPy does not convert back."""
+        kinds = self.low.elements.kinds(self.low.expressions.numeric(result))
+        for kind in kinds:
+            if not np.can_cast(np.dtype(stored(frozenset((kind,)))), dtype, "same_kind"):
+                name = BINARY.get(type(op), "matmul")
+                raise self.state.refusal(f"{name} in place gives {kind}, and the array has {dtype}")
+
+    # -- branches ----------------------------------------------------------------------------------
+
+    def _if(self, s: ast.If, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
+        with self.low.testing():
+            test = self.low.expressions.truth(s.test)
+        self.branch(test, lambda: self.block(body), lambda: self.block(orelse))
+
+    def branch(self, test: Number, then: Callable[[], None], orelse: Callable[[], None]) -> None:
+        """Write a branch; names stand afterwards for what one part or the other bound."""
+        facts = self.state.facts
+        if isinstance(test.expr, Const):
+            (then if test.expr.value else orelse)()
+            return
+        condition = self.state.let("test", test.expr)
+        before, fresh = dict(self.low.names), set(self.low.fresh)
+        with self.state.block() as body, facts.assuming(test.holds):
+            dead = facts.impossible()
+            if not dead:
+                then()
+        first, self.low.names = self.low.names, before.copy()
+        bound, self.low.fresh = self.low.fresh, fresh
+        with self.state.block() as other, facts.assuming(test.fails):
+            dead_too = facts.impossible()
+            if not dead_too:
+                orelse()
+        second = self.low.names
+        self.low.names = before
+        if not dead:
+            self.low.fresh = bound if dead_too else bound & self.low.fresh
+        if dead or dead_too:
+            self.low.names = second if dead else first
+            for statement in other if dead else body:
+                self.state.emit(statement)
+            return
+        self._merge(test, (first, body), (second, other))
+        self.state.branch(condition, body, other)
+
+    def _merge(
+        self,
+        test: Number,
+        then: tuple[dict[str, Value], list[Stmt]],
+        orelse: tuple[dict[str, Value], list[Stmt]],
+    ) -> None:
+        (first, body), (second, other) = then, orelse
+        merged: dict[str, Value] = {}
+        for name in [*first, *(n for n in second if n not in first)]:
+            a, b = first.get(name), second.get(name)
+            if name == RESULT and (a is None) is not (b is None):
+                # Whether it is set, the function's frame tells.
+                merged[name] = self._result(a, body) if b is None else self._result(b, other)
+            elif a is None or b is None:
+                merged[name] = Missing(f"{name!r} may not be bound")
+            elif a is b or a == b:
+                merged[name] = a
+            else:
+                merged[name] = self._merged(name.strip("%"), test, (a, body), (b, other))
+        self.low.names = merged
+
+    def _result(self, value: Value | None, body: list[Stmt]) -> Value:
+        """Return what a function returns if it does so in one part of a branch."""
+        if not isinstance(value, Number):
+            return Missing("one object or another")
+        dtype = stored(value.kinds)
+        assert dtype is not None
+        variable = self.state.local("result", dtype)
+        with self.state.block() as last:
+            self.state.assign(variable, value.expr)
+        body += last
+        return Number(variable, value.kinds, value.whole)
+
+    def _merged(
+        self, name: str, test: Number, then: tuple[Value, list[Stmt]],
+        orelse: tuple[Value, list[Stmt]],
+    ) -> Value:  # fmt: skip
+        """Return what a name stands for that two parts of a branch bind differently."""
+        (a, body), (b, other) = then, orelse
+        if isinstance(a, Missing) or isinstance(b, Missing):
+            return a if isinstance(a, Missing) else b
+        if isinstance(a, Items) and isinstance(b, Items) and len(a.items) == len(b.items):
+            pairs = zip(a.items, b.items, strict=True)
+            parts = (self._merged(name, test, (x, body), (y, other)) for x, y in pairs)
+            return Items(tuple(parts))
+        if not isinstance(a, Number) or not isinstance(b, Number):
+            return Missing(f"{name!r} is one object or another")
+        merged = self.low.expressions.one_of(name, test, (body, a), (other, b))
+        return merged or Missing(f"{name!r} is a number of one type or another")

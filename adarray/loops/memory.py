@@ -1,0 +1,98 @@
+"""What is remembered of loops: how they were lowered, and the operations of their kernels."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from adarray.kernels import print_cpu
+from adarray.kernels.execution import Execution
+from adarray.kernels.launch import USUAL_LIMIT
+from adarray.kernels.operation import Operation
+from adarray.loops.attributes import named
+from adarray.loops.forms import LoopKernel
+from adarray.loops.names import Loop
+from adarray.loops.rewriting import Place
+
+_MOST = 256  # lowerings of a place that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """What lowering a loop came to: a kernel, or a reason and a line; and what it asked for."""
+
+    loop: LoopKernel | None
+    refusal: tuple[str, int] | None
+    resolved: tuple[tuple[str, Any], ...]
+
+
+@dataclass(slots=True)
+class LoweringMemo:
+    """The lowerings of one place."""
+
+    entries: dict[Any, Lowering] = field(default_factory=dict)
+
+    def get(self, key: Any) -> Lowering | None:
+        """Return what was remembered, if anything was."""
+        return self.entries.get(key)
+
+    def put(self, key: Any, entry: Lowering) -> None:
+        """Remember a lowering, and forget the oldest one if there are too many."""
+        if len(self.entries) >= _MOST:
+            self.entries.pop(next(iter(self.entries)), None)
+        self.entries[key] = entry
+
+
+class RenamedLoops:
+    """Loops with other names."""
+
+    def __init__(self) -> None:
+        self._renamed: dict[Any, tuple[Place, Loop]] = {}
+
+    def renamed(self, place: Place, attribute_names: dict[str, str], aliases: Any) -> Loop:
+        """Return the loop of a place with other names: see `named`."""
+        key = id(place), tuple(attribute_names.items()), tuple(aliases.items())
+        if key not in self._renamed:
+            self._renamed[key] = place, named(place.loop, attribute_names, aliases)
+        return self._renamed[key][1]
+
+
+class Lowerings:
+    """Memos of places."""
+
+    def __init__(self) -> None:
+        self._memos: dict[int, tuple[Place, LoweringMemo]] = {}
+
+    def of(self, place: Place) -> LoweringMemo:
+        """Return the memo of a place."""
+        entry = self._memos.get(id(place))
+        if entry is None:
+            entry = self._memos[id(place)] = place, LoweringMemo()
+        return entry[1]
+
+
+class Operations:
+    """Operations of kernels: equal kernels have one, so that two recordings agree."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, tuple[LoopKernel, Operation]] = {}
+        self._by_text: dict[str, Operation] = {}
+        self._lock = threading.Lock()
+
+    def of(self, loop: LoopKernel) -> Operation:
+        """Return the operation of a loop's kernel."""
+        known = self._by_identity.get(id(loop))
+        if known is not None:
+            return known[1]
+        with self._lock:
+            text = print_cpu.source(loop.kernel, loop.kernel.name, False)
+            operation = self._by_text.get(text)
+            if operation is None:
+                execution = Execution(loop.kernel, USUAL_LIMIT)
+                operation = Operation(loop.kernel.name, execution)
+                self._by_text[text] = operation
+            if len(self._by_identity) >= _MOST:
+                self._by_identity.clear()
+            self._by_identity[id(loop)] = loop, operation
+        return operation

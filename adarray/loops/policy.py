@@ -1,0 +1,187 @@
+"""Whether a loop is worth capturing: what unrolling it would record, and how large its arrays are.
+
+Whole arrays are fused and shared among threads where a loop is unrolled, and single elements are
+not: so the more calls unrolling would record, the larger are the arrays with which a loop is
+captured.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from adarray.loops.forms import ArrayForm, Form, WholeNumber
+
+# Calls that unrolling records, and the elements of the largest array statement that a loop of at
+# least that many is captured with.
+_LIMITS = ((200, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22))
+_UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
+_RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
+_ABOUT = frozenset(("shape", "size", "ndim", "dtype"))
+
+
+def not_worthwhile(
+    loop: ast.For | ast.While, variables: Mapping[str, Form], iterable: Any
+) -> str | None:
+    """Return why a loop is better unrolled, None if it is not.
+
+    Parameters
+    ----------
+    loop : For or While
+    variables : mapping of str to Form
+    iterable : object
+        What it runs over; None for ``while``.
+    """
+    counted = trips(iterable)
+    if counted is None and isinstance(loop, ast.For):
+        counted = _extent(loop.iter, variables)
+    if counted is not None and counted < 2:
+        return f"it has {counted} iterations"
+    calls = (_UNKNOWN if counted is None else counted) * _calls(loop.body, variables, counted)
+    if calls < _LIMITS[0][0]:
+        return f"it is short: about {calls} operations"
+    width = _width(loop, variables)
+    for least, most in _LIMITS:
+        if calls >= least and width <= most:
+            return None
+    return f"it works on whole arrays, of {width} elements, which are fused"
+
+
+def trips(iterable: Any) -> int | None:
+    """Return the number of iterations over an object, None if it is not known."""
+    try:
+        return len(iterable)
+    except (TypeError, OverflowError):
+        return None
+
+
+def _calls(body: list[ast.stmt], variables: Mapping[str, Form], outer: int | None) -> int:
+    """Return about how many calls one iteration records."""
+    count = 0
+    for s in body:
+        if isinstance(s, (ast.For, ast.While)):
+            inner = _extent(s.iter, variables) if isinstance(s, ast.For) else None
+            if inner is None:  # bounds in the outer index, most often
+                inner = _UNKNOWN if outer is None else max(1, outer // 2)
+            count += inner * _calls(s.body, variables, inner)
+        elif isinstance(s, ast.If):
+            count += _in(s.test)
+            count += max(_calls(s.body, variables, outer), _calls(s.orelse, variables, outer))
+        else:
+            count += _in(s)
+    return max(1, count)
+
+
+def _in(node: ast.AST) -> int:
+    return sum(isinstance(n, _RECORDED) for n in ast.walk(node))
+
+
+def _extent(iterable: ast.expr, variables: Mapping[str, Form]) -> int | None:
+    """Return the number of iterations over an expression, None if it is not known."""
+    if isinstance(iterable, ast.Name):
+        form = variables.get(iterable.id)
+        return form.shape[0] if isinstance(form, ArrayForm) and form.shape else None
+    if not (isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name)):
+        return None
+    if iterable.func.id in ("enumerate", "zip") and iterable.args:
+        return _extent(iterable.args[0], variables)
+    if iterable.func.id != "range" or not 1 <= len(iterable.args) <= 3:
+        return None
+    bounds = [_number(a, variables) for a in iterable.args]
+    if any(b is None for b in bounds) or (len(bounds) == 3 and not bounds[2]):
+        return None
+    return len(range(*[b for b in bounds if b is not None]))
+
+
+def _number(e: ast.expr, variables: Mapping[str, Form]) -> int | None:
+    """Return the value of an expression of known whole numbers and extents."""
+    if isinstance(e, ast.Constant):
+        return e.value if type(e.value) is int else None
+    if isinstance(e, ast.Name):
+        form = variables.get(e.id)
+        return form.value if isinstance(form, WholeNumber) else None
+    if isinstance(e, ast.BinOp):
+        a, b = _number(e.left, variables), _number(e.right, variables)
+        if a is None or b is None:
+            return None
+        if isinstance(e.op, ast.Add):
+            return a + b
+        if isinstance(e.op, ast.Sub):
+            return a - b
+        if isinstance(e.op, ast.Mult):
+            return a * b
+        return a // b if isinstance(e.op, ast.FloorDiv) and b else None
+    if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+        a = _number(e.operand, variables)
+        return None if a is None else -a
+    shape, axis = _axis(e)
+    form = variables.get(shape)
+    if isinstance(form, ArrayForm) and -len(form.shape) <= axis < len(form.shape):
+        return form.shape[axis]
+    return None
+
+
+def _axis(e: ast.expr) -> tuple[str, int]:
+    """Return the array and the axis of ``a.shape[k]`` or ``len(a)``; ("", 0) for anything else."""
+    if (
+        isinstance(e, ast.Subscript)
+        and isinstance(e.value, ast.Attribute)
+        and e.value.attr == "shape"
+        and isinstance(e.value.value, ast.Name)
+        and isinstance(e.slice, ast.Constant)
+        and type(e.slice.value) is int
+    ):
+        return e.value.value.id, e.slice.value
+    if (
+        isinstance(e, ast.Call)
+        and isinstance(e.func, ast.Name)
+        and e.func.id == "len"
+        and len(e.args) == 1
+        and isinstance(e.args[0], ast.Name)
+    ):
+        return e.args[0].id, 0
+    return "", 0
+
+
+def _width(loop: ast.For | ast.While, variables: Mapping[str, Form]) -> int:
+    """Return about how many elements the largest array has that a statement works on."""
+    largest = 1
+    waiting: list[ast.AST] = list(loop.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            continue
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            form = variables.get(node.value.id)
+            if isinstance(form, ArrayForm):
+                largest = max(largest, _region(form.shape, node.slice))
+                waiting.append(node.slice)
+                continue
+        if isinstance(node, ast.Name):
+            form = variables.get(node.id)
+            if isinstance(form, ArrayForm):
+                largest = max(largest, _region(form.shape, None))
+        waiting += ast.iter_child_nodes(node)
+    return largest
+
+
+def _region(shape: tuple[int, ...], index: ast.expr | None) -> int:
+    """Return the most elements that an index of an array leads to."""
+    parts = [] if index is None else index.elts if isinstance(index, ast.Tuple) else [index]
+    sizes = list(shape)
+    axis = 0
+    for p in parts:
+        if isinstance(p, ast.Constant) and p.value is Ellipsis:
+            break
+        if isinstance(p, ast.Constant) and p.value is None:
+            continue
+        if not isinstance(p, ast.Slice) and axis < len(sizes):
+            sizes[axis] = 1
+        axis += 1
+    count = 1
+    for n in sizes:
+        count *= n
+    return count

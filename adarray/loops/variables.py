@@ -1,0 +1,116 @@
+"""The variables of a loop: what the kernel's text may depend on, and what becomes of them."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from adarray.base.aval import BATCHED, aval_of
+from adarray.core.inplace import sync_if_view
+from adarray.core.loads import StandIn, original
+from adarray.core.trace import Handle, is_borrowed, is_weak, plain_class, root_of
+from adarray.jitting.shared.symbolic import concrete
+from adarray.loops.forms import ArrayForm, Form, Known, Result, Scalar, WholeNumber
+
+_WORD = 1 << 63
+
+
+def standing_for(x: Any) -> Any:
+    """Return what a name is bound to outside of interception."""
+    return original(x) if issubclass(type(x), StandIn) else x
+
+
+def form_of(x: Any) -> Form:
+    """Return what the text of a kernel may depend on of a variable."""
+    kind = type(x)
+    if kind is int and -_WORD <= x < _WORD:
+        return WholeNumber(x)
+    if kind is float or kind is complex:
+        return Scalar("float64" if kind is float else "complex128", True)
+    if issubclass(kind, Handle):
+        return _form_of_handle(x)
+    if issubclass(kind, np.ndarray) and x.dtype.kind in "biufc" and x.dtype.isnative:
+        return ArrayForm(str(x.dtype), x.shape)
+    if issubclass(kind, np.generic) and x.dtype.kind in "biufc":
+        return Scalar(str(x.dtype), False)
+    return Known(x)
+
+
+def _form_of_handle(x: Handle) -> Form:
+    sync_if_view(x)
+    aval = aval_of(x._plain)
+    if not is_weak(x):
+        if issubclass(plain_class(x), np.generic):
+            return Scalar(str(aval.dtype), False)
+        return ArrayForm(str(aval.dtype), tuple(aval.shape))
+    if aval.dtype.kind == "f":
+        return Scalar("float64", True)
+    value = concrete(x._plain)
+    if aval.dtype.kind == "i" and not is_batched(x):
+        return WholeNumber(int(value))
+    return Known(bool(value)) if aval.dtype.kind == "b" and not is_batched(x) else Known(x)
+
+
+def is_batched(x: Any) -> bool:
+    """Whether a value stands for those of all members of a batch."""
+    return isinstance(x, Handle) and type(x._plain) in BATCHED
+
+
+def is_constant(x: Any) -> bool:
+    """Whether an object is the same one in every run, and does not change."""
+    if isinstance(x, tuple):
+        return all(map(is_constant, x))
+    return isinstance(x, _CONSTANTS)
+
+
+_CONSTANTS = (
+    type(None), bool, str, bytes, int, float, complex, np.generic, np.dtype, np.ufunc, type,
+    types.ModuleType, types.BuiltinFunctionType, types.EllipsisType, type(np.sum),
+)  # fmt: skip
+
+
+def unwritable(x: Any) -> str:
+    """Return why an array cannot take what a kernel writes; "" if it can."""
+    if not isinstance(x, Handle):
+        return "a plain array, which cannot hold computed values"
+    root = root_of(x)
+    if is_borrowed(root):
+        return "the memory of a plain array"
+    extra = root._x
+    if extra is not None and (extra.mirror is not None or extra.peers is not None):
+        return "an array that is there twice, or read-only"
+    if x._x is not None and x._x.peers is not None:
+        return "an array that is there twice, or read-only"
+    if is_batched(x):
+        return ""
+    plain = x._plain
+    return "" if plain.flags.writeable or root._frozen else "a read-only array"
+
+
+def may_overlap(x: Any, y: Any) -> bool:
+    """Whether a write into the first array may be seen in the second one."""
+    if isinstance(x, Handle) and isinstance(y, Handle):
+        return root_of(x) is root_of(y)
+    a, b = (concrete(v._plain) if isinstance(v, Handle) else v for v in (x, y))
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
+
+
+def shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array in another shape, itself if it has that."""
+    return x if x.shape == shape else x.reshape(shape)
+
+
+def result_of(result: Result, output: Any) -> Any:
+    """Return a variable after the loop, given what the kernel left of it."""
+    form = result.form
+    if isinstance(form, ArrayForm):
+        return shaped(output, form.shape)
+    number = shaped(output, (1,))[0]
+    if isinstance(form, WholeNumber):
+        return int(number)
+    assert isinstance(form, Scalar)
+    if not form.weak:
+        return number
+    return bool(number) if form.dtype == "bool" else number.item()
