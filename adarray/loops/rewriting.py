@@ -448,6 +448,8 @@ def rewrite(function: types.FunctionType) -> None:
     base = unredirected(function.__code__)
     code = asking(base)
     if code is not base:
+        if not Place.answer.is_set:  # later, in a run that is recorded, imports are slower
+            importlib.import_module("adarray.loops.capture")
         function.__code__ = code
 
 

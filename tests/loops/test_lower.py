@@ -87,6 +87,20 @@ def of_no_shape(x, y):
     return x
 
 
+def written_before_it_is_bound(x):
+    for _ in range(3):
+        x[0] = 1
+        x = x * 2
+    return x
+
+
+def passed_on_and_kept(x):
+    for _ in range(3):
+        old = x
+        x = x * 2
+    return x, old
+
+
 def left_early(x):
     for i in range(len(x)):
         with np.errstate(all="ignore"):
@@ -108,6 +122,13 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str, int]] = {
     "prints": (prints, (np.ones(5),), "a call of print", 2),
     "of_no_shape": (
         of_no_shape, (np.ones(5), np.ones(5)), "arrays whose shapes are not known to fit", 2,
+    ),
+    "written_before_it_is_bound": (
+        written_before_it_is_bound, (np.ones(5),),
+        "an array is written before it is bound in an iteration", 2,
+    ),
+    "passed_on_and_kept": (
+        passed_on_and_kept, (np.ones(5),), "'old' may not be bound after the loop", 1,
     ),
     "left_early": (left_early, (np.ones(5),), "the statement with is not understood", 2),
 }  # fmt: skip

@@ -399,6 +399,24 @@ def fibonacci(a):
     return a, b
 
 
+@case(lambda r: (r.normal(size=6),))
+def kept_in_a_tuple(x):
+    for _ in range(3):
+        pair = x, x[1:]
+        x = x * 2 - pair[0][::-1]
+        x[0] += pair[0][0] + pair[1][2]
+    return x
+
+
+@case(lambda r: (r.normal(size=6), r.normal(size=6)))
+def two_steps(x, before):
+    for _ in range(4):
+        old = x
+        x = 2 * x - before + 0.1 * np.sin(x)
+        before = old
+    return x, before
+
+
 @case(lambda r: (r.normal(size=(4, 3)), r.normal(size=(4, 3)), r.normal(size=4)))
 def attraction(pos, vel, mass):
     n = 4

@@ -94,6 +94,7 @@ class Carrying:
         self.state = lowering.state
         self.facts = lowering.state.facts
         self.numbers = lowering.numbers
+        self._outer: dict[str, View | None] = {}  # homes of an enclosing loop
 
     def first(self, value: Value) -> Guess | ArrayGuess | None:
         """Return the first guess for a variable; None if it cannot be carried."""
@@ -113,7 +114,9 @@ class Carrying:
             if guess.is_new:
                 home = self.low.elements.materialised(first, name)
                 self.low.fresh.discard(home.buffer.name)
-                self.low.homes[self.low.functions.depth, name] = home
+                key = self.low.functions.depth, name
+                self._outer[name] = self.low.homes.get(key)
+                self.low.homes[key] = home
             return CarriedArray(name, first, guess, home)
         assert isinstance(first, Number)
         kinds = self.numbers.joined((first, Number(first.expr, guess.kinds)))
@@ -271,7 +274,11 @@ class Carrying:
         for c in carried:
             if isinstance(c, CarriedArray):
                 self.low.names[c.name] = c.home
-                self.low.homes.pop((self.low.functions.depth, c.name), None)
+                key = self.low.functions.depth, c.name
+                self.low.homes.pop(key, None)
+                outer = self._outer.get(c.name)
+                if outer is not None:
+                    self.low.homes[key] = outer
                 if not runs and c.guess.is_new:
                     self.low.unsure.add(c.home.buffer.name)
                 continue

@@ -458,10 +458,15 @@ class Reading:
         """Have names stand for what they are after the loop."""
         low = self.low
         low.names = dict(before)
+        # What lies there is another array once the iteration has passed it on.
+        homes = {c.home.buffer.name for c in carried if isinstance(c, CarriedArray)
+                 and c.guess.is_new}  # fmt: skip
         for name in self.bound:
             if name in before or name in after:
                 value = after.get(name)
                 kept = isinstance(value, View) and self._is_fixed(value) and self.runs
+                if isinstance(value, View) and value.buffer.name in homes:
+                    kept = False
                 reason = Missing(f"{name!r} may not be bound after the loop")
                 low.names[name] = value if kept and value is not None else reason
         if count is not None and not self.early:

@@ -49,6 +49,17 @@ def flag(value: bool) -> Number:
     return number(build.const(value, "bool"), BOOL)
 
 
+def memories(value: Value) -> set[str]:
+    """Return the names of the memories that a value is read from."""
+    if isinstance(value, View):
+        return {value.buffer.name}
+    if isinstance(value, Items):
+        return {n for v in value.items for n in memories(v)}
+    if isinstance(value, Lazy):
+        return {v.buffer.name for v in (*value.pointwise, *value.others)}
+    return set()
+
+
 class Statements:
     """Reads statements, into those of a `LoopLowering`."""
 
@@ -212,13 +223,11 @@ class Statements:
         home = self.low.homes.get((self.low.functions.depth, name))
         if home is None or not isinstance(value, Lazy) or value.dtype != home.dtype:
             return self.settled(value, name)
-        others = [v for n, v in self.low.names.items() if n != name and isinstance(v, View)]
         fits = len(value.shape) == len(home.shape) and all(
             self.low.views.same(a, b) for a, b in zip(value.shape, home.shape, strict=True)
         )
-        if not fits or any(
-            v.buffer.name == home.buffer.name for v in others
-        ):  # fmt: skip
+        others = (v for n, v in self.low.names.items() if n != name)
+        if not fits or any(home.buffer.name in memories(v) for v in others):
             return self.settled(value, name)
         self.low.elements.store(home, value)
         self.low.fresh.add(home.buffer.name)
