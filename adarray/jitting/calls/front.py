@@ -264,7 +264,8 @@ class JitFunction(Tracing):
         elif trial is not None:
             trial.ran(perf_counter() - begun)
         if variant.waits:
-            variant.fast = self._fast(variant, captures, bound)
+            self._quicken(entry, variant, captures, bound)
+            entry.builder.settle()
         return result, variant
 
     def _own_turn(self, entry: Entry, trial: Trial, arguments: Arguments) -> Any:

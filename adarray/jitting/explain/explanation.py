@@ -212,7 +212,7 @@ def _functions(c: Cost) -> str:
 
 # Lines of a table or a listing that are shown.
 LINES = 600
-# So many calls until a path is compiled: two recordings that agree, and one compiled run.
+# So many calls until a path is compiled at most: two recordings that agree, and a compiled run.
 CALLS = 3
 
 
@@ -261,8 +261,10 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     segments = _segments(path[0].tree.nodes()) if path else {}
     backend = ""
     if entry is not None:
-        engine = next(v.builder.engine for v in entry.variants if v.tree is path[0].tree)
-        backend = _backend_text(engine)
+        variant = next(v for v in entry.variants if v.tree is path[0].tree)
+        backend = _backend_text(variant.builder.engine)
+        if variant.unproven:
+            notes.append(f"compiled after two recordings that agree: {variant.unproven}")
     return Explanation(
         getattr(jitted, "__name__", "function"),
         entry.signature if entry is not None else "",
