@@ -177,12 +177,14 @@ def _is_known(call: Call) -> bool:
     return not getattr(f, "__closure__", None) and _is_pure(f)
 
 
-_PLAIN = (Symbol, bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype)
+_PLAIN = frozenset({Symbol, bool, int, float, complex, str, bytes, type(None), type(Ellipsis)})
 
 
 def _are_plain(x: Any) -> bool:
     """Whether all parts of arguments are plain."""
     kind = type(x)
+    if kind in _PLAIN:
+        return True
     if kind is tuple or kind is list:
         return all(map(_are_plain, x))
     if kind is dict:
