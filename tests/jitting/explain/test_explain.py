@@ -490,3 +490,35 @@ def test_long_signatures_are_cut() -> None:
     text = f.explain([np.ones(3)] * 40).signature
     assert text.count("float64[3]") == 14
     assert text.endswith(", 26 more)")
+
+
+@pytest.mark.parametrize("method", ["compile", "explain"])
+def test_what_a_call_raises_is_raised_with_a_note(method: str) -> None:
+    def half(x):
+        return np.matmul(x, np.ones(3)) * 0.5
+
+    with pytest.raises(TypeError) as plain:
+        half("a")
+    with pytest.raises(TypeError) as caught:
+        getattr(adarray.jit(half), method)("a")
+    assert (type(caught.value), str(caught.value)) == (type(plain.value), str(plain.value))
+    assert caught.value.__notes__ == [
+        f"jit: {method} has called half with copies of its arguments to record it, and this is "
+        f"what the call raises; give {method} the arguments that half takes"
+    ]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        getattr(adarray.jit(half), method)()
+
+
+def test_what_is_explained_is_what_calls_run() -> None:
+    """The copies on which the function is called have the signature of the arguments."""
+    x = np.linspace(0.0, 1.0, 6)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for args in ((x[::-1],), (x[::2],), (x, x), (x, x[:]), (read_only,), ([x[::-1]],)):
+        jf = adarray.jit(lambda *args: np.sum(args[0]))
+        jf(*args)
+        jf(*args)
+        jf.explain(*args)
+        jf.compile(*args)
+        assert jf.cache_info()[:2] == (1, 1)
