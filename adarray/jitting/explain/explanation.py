@@ -33,7 +33,7 @@ from adarray.jitting.explain.sections import (
 )
 from adarray.jitting.explain.steps import at
 from adarray.jitting.shared.background import pending
-from adarray.jitting.tree.check import copies
+from adarray.jitting.shared.copies import copies
 from adarray.transforms.tree import flatten
 
 if TYPE_CHECKING:
