@@ -22,7 +22,8 @@ from adarray.base.redirecting import original_of
 from adarray.base.scope import package_of
 from adarray.custom import REGISTERED
 from adarray.jitting.captures.kinds import ASSIGNING, INDIRECT, WRAPPERS, imports_in, is_ours
-from adarray.jitting.captures.walk import CapturedObject, CaptureWalk
+from adarray.jitting.captures.objects import CapturedObject
+from adarray.jitting.captures.walk import CaptureWalk
 
 # Kinds whose state and code the walk has read: it is compared in each call, or an input.
 _READ = frozenset({"array", "adarray", "device", "scalar", "function", "method", "partial",

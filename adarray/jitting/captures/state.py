@@ -20,8 +20,9 @@ from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers t
 from adarray.jitting.captures.checks import ENVIRONMENT, Maker, same_scalar
 from adarray.jitting.captures.clones import Clones
 from adarray.jitting.captures.effects import NUMBERS, Effect, EffectReader, StateChanges, can_grow
+from adarray.jitting.captures.objects import Edge, TooMuchError
 from adarray.jitting.captures.proof import unproven_code
-from adarray.jitting.captures.walk import CaptureWalk, Edge, TooMuchError
+from adarray.jitting.captures.walk import CaptureWalk
 from adarray.jitting.shared.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.jitting.shared.options import Constants
 
