@@ -120,7 +120,7 @@ os.environ["ADARRAY_CACHE_DIR"] = folder
 
 
 class JitCompile(OnEngine):
-    """From the first call to compiled code: two recorded runs, passes, and the compiler."""
+    """From the first call to compiled code: recorded runs, passes, and the compiler."""
 
     params = (["serial"], COMPILED)
     param_names = ("engine", "workload")
@@ -170,6 +170,29 @@ class JitTrace:
             for _ in range(self.operations // 2):
                 x = np.sin(x) * 1.01
             return x
+
+        adarray.jit(f)(self.x)
+
+
+class JitTraceWrites:
+    """Recording writes of single elements, by the size of the array, which must not matter."""
+
+    params = ([2_000, 2_000_000],)
+    param_names = ("size",)
+    timeout = 300
+
+    def setup(self, size: int) -> None:
+        """Make the array."""
+        self.x = np.linspace(0.1, 0.9, size)
+
+    def time_record(self, *_: Any) -> None:
+        """Record one run."""
+
+        def f(x: Any) -> Any:
+            y = x * 0.5
+            for i in range(1, 1000):
+                y[i] = y[i - 1] * 0.5 + x[i]
+            return y
 
         adarray.jit(f)(self.x)
 

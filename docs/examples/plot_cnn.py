@@ -37,7 +37,7 @@ def loss(p, x, y):
 
 
 # %%
-# Training with Adam. From its third call on, ``step`` runs compiled code.
+# Training with Adam. After its first calls, ``step`` runs compiled code.
 
 rng = np.random.default_rng(1)
 shapes = {"kernels": (3, 3, 12), "offset": (12,), "weights": (108, 10), "bias": (10,)}

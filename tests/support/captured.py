@@ -29,5 +29,5 @@ def compiled(f: Callable[..., Any], *args: Any) -> Any:
     info = jf.cache_info()
     assert info.eager == 0
     assert info.compiled > 0
-    assert info.traces == 2
+    assert info.traces <= 2  # one, where one run proves the path
     return jf

@@ -20,7 +20,7 @@ import numpy as np
 import adarray
 from adarray.errors import ADArrayError
 from adarray.jitting import JitWarning
-from adarray.jitting.tree.check import copies
+from adarray.jitting.shared.copies import copies
 from adarray.testing._ops import use_all_sizes
 from adarray.transforms.tree import flatten
 

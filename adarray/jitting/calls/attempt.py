@@ -14,8 +14,10 @@ from adarray.base.recording import Symbol
 from adarray.core.trace import Handle
 from adarray.jitting.captures.cached import CachedCall
 from adarray.jitting.captures.effects import StateChanges, apply
+from adarray.jitting.captures.proof import unproven_recording
 from adarray.jitting.captures.state import CapturedState
 from adarray.jitting.recording import record
+from adarray.jitting.recording.record import RecordedRun
 from adarray.jitting.shared.devices import OnDevice, write
 from adarray.jitting.shared.generators import Draws
 from adarray.jitting.shared.links import Link, follow_links
@@ -64,6 +66,8 @@ class Attempt:
         Whether the recording is no good, since somebody else drew from NumPy's global stream.
     state_changes : StateChanges
         What it changed besides arrays.
+    unproven : str
+        Why another run has to agree with this one before it is compiled; "" if none has to.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Attempt:
         self._bound = bound
         self._device = device
         self.values: list[Any] = []
-        self.recorded: record.RecordedRun | None = None
+        self.recorded: RecordedRun | None = None
         self.aliased = False
         self.split = ""
         self.hidden = False
@@ -91,6 +95,7 @@ class Attempt:
         self.draws = Draws()
         self.calls: list[CachedCall] = []
         self.state_changes = StateChanges()
+        self.unproven = ""
         self._clones: Any = None
         self._about = ""
 
@@ -163,6 +168,17 @@ class Attempt:
             # Plain code reads, and may write, what a cache returned; the run saw copies of inputs.
             others = inputs if call.written() else targets
             self.hidden = self.hidden or any(touches(x, others) for x in call.arrays)
+        self.unproven = self._unproven(recorded)
+
+    def _unproven(self, recorded: RecordedRun) -> str:
+        """Return why one run does not show what each run does; "" if it does."""
+        if self.state_changes.effects or self.state_changes.needs_another_run:
+            return "it changes what it captured"
+        if self.draws or self.calls:
+            return "it draws random numbers, or calls a function with a cache"
+        if recorded.plain or any(x.of == "constant" for x in recorded.links.values()):
+            return "a result is a plain array, which others may own"
+        return self._state.unproven() or unproven_recording(recorded.recording)
 
     def _original(self, x: Any) -> Any:
         """Return the user's object in place of its clone, for code that sees no clones."""

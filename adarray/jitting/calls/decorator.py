@@ -100,15 +100,16 @@ def jit(
 
     Notes
     -----
-    The first two calls with arguments of one signature (shapes, dtypes, memory layout, types of
-    numbers) run `f` and record its operations. If both runs agree, their operations are compiled,
-    and later calls run the compiled code. Where Python reads a value, as in ``if x > 0``, the
-    compiled code checks the value too, and takes the branch that applies; new branches are recorded
-    and compiled. Whatever `f` reads besides its arguments is checked in every call: captured arrays
-    are read afresh, and changes of other captured values are noticed. If `f` captures an object
-    that cannot be compared, it stays uncompiled (see `register_captured`). Side effects other than
-    writes into arrays and captured objects, such as printing, happen only in calls that are
-    recorded.
+    The first call with arguments of one signature (shapes, dtypes, memory layout, types of
+    numbers) runs `f` and records its operations. The second compiles them, and later calls run the
+    compiled code. Where one run does not show what the next one would do, as with random numbers,
+    two calls are recorded, and compiled if both recordings agree. Where Python reads a value, as in
+    ``if x > 0``, the compiled code checks the value too, and takes the branch that applies; new
+    branches are recorded and compiled. Whatever `f` reads besides its arguments is checked in every
+    call: captured arrays are read afresh, and changes of other captured values are noticed. If `f`
+    captures an object that cannot be compared, it stays uncompiled (see `register_captured`). Side
+    effects other than writes into arrays and captured objects, such as printing, happen only in
+    calls that are recorded.
 
     Examples
     --------

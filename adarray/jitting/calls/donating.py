@@ -15,7 +15,8 @@ from adarray.base.aliasing import address, share
 from adarray.base.levels import LEVEL
 from adarray.base.runtime import MODE
 from adarray.jitting.calls.front import JitFunction
-from adarray.jitting.captures.walk import CaptureWalk, TooMuchError
+from adarray.jitting.captures.objects import TooMuchError
+from adarray.jitting.captures.walk import CaptureWalk
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import Bound
 from adarray.jitting.tree.build import say

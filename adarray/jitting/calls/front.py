@@ -26,11 +26,12 @@ from adarray.batching.values import refuse_strict
 from adarray.compiler.ir.verify_loops import checking
 from adarray.jitting.calls.attempt import aligned, note_links
 from adarray.jitting.calls.tracing import Arguments, Tracing
+from adarray.jitting.shared.copies import copies
 from adarray.jitting.shared.devices import borrowed, careful, with_adarrays, write
 from adarray.jitting.shared.options import Options
 from adarray.jitting.shared.signature import Bound, Ints, describe, unfit
 from adarray.jitting.tree.build import SegmentCompiler, say
-from adarray.jitting.tree.check import compare, copies
+from adarray.jitting.tree.check import compare
 from adarray.jitting.tree.entries import CacheInfo, Entry, Recent, StateVariant
 from adarray.jitting.tree.matching import Matcher, fast_key
 from adarray.jitting.tree.nodes import are_of, attach, can_be_node, op_of
@@ -55,7 +56,7 @@ class JitFunction(Tracing):
     options : Options
     """
 
-    adarray_jitted = True  # see adarray.jitting.captures.walk.kind_of
+    adarray_jitted = True  # see adarray.jitting.captures.kinds.kind_of
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
         # First of all: a transform of a jitted function has the attributes of one.
@@ -264,7 +265,8 @@ class JitFunction(Tracing):
         elif trial is not None:
             trial.ran(perf_counter() - begun)
         if variant.waits:
-            variant.fast = self._fast(variant, captures, bound)
+            self._quicken(entry, variant, captures, bound)
+            entry.builder.settle()
         return result, variant
 
     def _own_turn(self, entry: Entry, trial: Trial, arguments: Arguments) -> Any:

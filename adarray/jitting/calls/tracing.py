@@ -28,6 +28,7 @@ from adarray.jitting.tree.build import JitWarning, SegmentCompiler
 from adarray.jitting.tree.entries import Entry, StateVariant
 from adarray.jitting.tree.nodes import needed
 from adarray.jitting.tree.run import runner
+from adarray.jitting.tree.tree import Proof
 from adarray.jitting.tree.trial import Trial
 from adarray.transforms.running import prepared
 
@@ -238,8 +239,11 @@ class Tracing:
                 entry.variants.insert(0, variant)
             elif len(variant.tree.strides) != len(bound.values) + len(state.values):
                 return variant  # another thread has made a captured number an input meanwhile
-            variant.tree.insert(run.recorded)
+            variant.unproven = run.unproven
+            proof = None if run.unproven else Proof(state.not_compared(run.plain_operands))
+            variant.tree.insert(run.recorded, proof)
             variant.tree.seconds += run.seconds
+            variant.recorded = run.seconds
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
                 return variant
@@ -261,23 +265,30 @@ class Tracing:
                 and n.guard.call.function in DRAWING
                 for n in variant.tree.nodes()
             )
-            waiting = [n for n in variant.tree.nodes() if n.ready and n.compiled is None]
+            waiting = [n for n in variant.tree.nodes() if n.agreed and n.compiled is None]
             with variant.tree.lock:
                 variant.builder.build(waiting)
-            if variant.trial is None and variant.tree.root is not None and variant.tree.root.ready:
-                variant.trial = self._trial(entry, variant, run.seconds)
-            variant.fast = self._fast(variant, state.values, bound)
+            root = variant.tree.root
+            # What one run has proved is compiled when it runs again: most often there is such a
+            # call; where there is none, compiling would only take time.
+            variant.waits = root is not None and root.compiled is None
+            variant.fast = None
+            if not variant.waits:
+                self._quicken(entry, variant, state.values, bound)
         state.forget()
         return variant
 
-    @staticmethod
-    def _trial(entry: Entry, variant: StateVariant, seconds: float) -> Trial | None:
-        """Return the trial of what has just been compiled, or None.
+    def _quicken(
+        self, entry: Entry, variant: StateVariant, captured: list[Any], bound: Bound
+    ) -> None:
+        """Set what runs compiled paths quickly, and their trial.
 
         Calls on a device return before it has computed. Donated memory is given up only once.
         """
         refused = checking() or entry.donates or variant.device is not None
-        return None if refused else Trial(seconds)
+        if variant.trial is None and not refused:
+            variant.trial = Trial(variant.recorded, variant.tree.recordings == 1)
+        variant.fast = self._fast(variant, captured, bound)
 
     @staticmethod
     def _fast(

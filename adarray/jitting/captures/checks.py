@@ -24,10 +24,12 @@ from adarray.base.scope import GENERATED
 from adarray.core.loads import StandIn, original
 from adarray.core.trace import Handle
 from adarray.device import DeviceArray, adopt, is_device
+from adarray.jitting.captures.expansion import referent, space_of
 from adarray.jitting.captures.fingerprints import SavedFingerprint, slots_in
 from adarray.jitting.captures.kinds import INDIRECT, is_library
+from adarray.jitting.captures.objects import CapturedObject, Edge
 from adarray.jitting.captures.surroundings import reader_of
-from adarray.jitting.captures.walk import CapturedObject, CaptureWalk, Edge, referent, space_of
+from adarray.jitting.captures.walk import CaptureWalk
 from adarray.jitting.shared.contents import Content
 from adarray.jitting.shared.keys import value_key
 from adarray.jitting.shared.signature import INPUT_LIMIT

@@ -27,6 +27,7 @@ from adarray.jitting.captures.checks import Input
 from adarray.jitting.captures.effects import GrowingList, StateBefore, items_of
 from adarray.jitting.captures.fingerprints import is_python, slots_in
 from adarray.jitting.captures.kinds import is_library, is_ours, names_in, stored_in
+from adarray.jitting.captures.objects import CapturedObject
 from adarray.jitting.captures.parts import (
     ArrayForm,
     Cells,
@@ -35,7 +36,7 @@ from adarray.jitting.captures.parts import (
     ObjectParts,
     Slots,
 )
-from adarray.jitting.captures.walk import CapturedObject, CaptureWalk
+from adarray.jitting.captures.walk import CaptureWalk
 
 _CELL = types.CellType
 _NOTHING = object()

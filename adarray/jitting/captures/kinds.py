@@ -60,7 +60,7 @@ GETTERS = (operator.attrgetter, operator.methodcaller)
 
 
 def kind_of(x: Any) -> str:
-    """Return how an object is treated; see `adarray.jitting.captures.walk.CapturedObject`."""
+    """Return how an object is treated; see `adarray.jitting.captures.objects.CapturedObject`."""
     cls = type(x)
     if cls is np.ndarray:
         if x.dtype.hasobject:

@@ -20,7 +20,9 @@ from adarray.jitting.captures import rules as _rules  # noqa: F401  (registers t
 from adarray.jitting.captures.checks import ENVIRONMENT, Maker, same_scalar
 from adarray.jitting.captures.clones import Clones
 from adarray.jitting.captures.effects import NUMBERS, Effect, EffectReader, StateChanges, can_grow
-from adarray.jitting.captures.walk import CaptureWalk, Edge, TooMuchError
+from adarray.jitting.captures.objects import Edge, TooMuchError
+from adarray.jitting.captures.proof import unproven_code
+from adarray.jitting.captures.walk import CaptureWalk
 from adarray.jitting.shared.generators import STREAM, Draws, set_state, source_of, state_of
 from adarray.jitting.shared.options import Constants
 
@@ -148,6 +150,16 @@ class CapturedState:
         """Return the changes of a run over clones, given its result and arguments."""
         walk = self._walk
         return EffectReader(clones, walk.order, walk.names, self._floats).read(result, args)
+
+    def unproven(self) -> str:
+        """Return why one run does not show what each run does in this state; "" if it does."""
+        if self._before or self._settings:
+            return "it may draw random numbers, or change settings, that no name leads to"
+        return unproven_code(self._walk)
+
+    def not_compared(self, arrays: list[Any]) -> list[Any]:
+        """Return those of some arrays whose contents are not compared in each call."""
+        return [x for x in arrays if all(x is not y for y, _ in self._contents)]
 
     def finder(self, effects: Sequence[Effect]) -> Callable[[Any], list[Any]]:
         """Return ``find(statics)``, which finds the objects that effects change."""

@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     Parameters
     ----------
     read, written : int
-        Bytes of the buffers that it reads and writes, each counted once.
+        Bytes of the elements that it reads and writes, those of a buffer counted once at most.
     flops : float
         Arithmetic operations on floating-point numbers; a function of the library is one.
     calls : float
@@ -68,7 +68,7 @@ class Cost(NamedTuple):
 def cost(step: Step) -> Cost:
     """Return the cost of a step."""
     if isinstance(step, KernelStep):
-        return Cost(*_memory(step), *_arithmetic(step))
+        return _of_kernel(step, _counted(step))
     if isinstance(step, MatmulStep):
         return _matmul(step)
     read = sum({id(o.buffer): _span(o) for o in step.operands}.values())
@@ -77,14 +77,14 @@ def cost(step: Step) -> Cost:
 
 def costs(plan: Plan) -> list[Cost]:
     """Return the cost of each step of a plan; equal steps are counted once."""
-    arithmetic: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+    counted: dict[tuple[int, tuple[int, ...]], Counts] = {}
     out = []
     for step in plan.steps:
         if isinstance(step, KernelStep):
             key = (id(step.kernel), step.ints)
-            if key not in arithmetic:
-                arithmetic[key] = _arithmetic(step)
-            out.append(Cost(*_memory(step), *arithmetic[key]))
+            if key not in counted:
+                counted[key] = _counted(step)
+            out.append(_of_kernel(step, counted[key]))
         else:
             out.append(cost(step))
     return out
@@ -124,86 +124,120 @@ def _matmul(step: MatmulStep) -> Cost:
     )
 
 
-def _memory(step: KernelStep) -> tuple[int, int]:
-    """Return the bytes of the buffers that a kernel reads, and of those that it writes."""
-    read = written = 0
-    seen: set[tuple[int, str]] = set()
+def _of_kernel(step: KernelStep, counts: Counts) -> Cost:
+    """Return the cost of a kernel, given what it does: of a buffer, no more than there is."""
+    moved: dict[tuple[int, str], float] = {}
     for param, buffer in zip(step.kernel.buffers, step.buffers, strict=True):
         for way in ("in", "out"):
-            if way in param.access and (id(buffer), way) not in seen:
-                seen.add((id(buffer), way))
-                read += nbytes(buffer) if way == "in" else 0
-                written += nbytes(buffer) if way == "out" else 0
-    return read, written
+            if way in param.access:
+                whole = param.access == way == "out"
+                elements = math.inf if whole else counts.get((way, param.name), 0.0)
+                size = buffer.dtype.itemsize * elements + moved.get((id(buffer), way), 0.0)
+                moved[id(buffer), way] = min(size, nbytes(buffer))
+    read, written = (
+        int(sum(size for (_, side), size in moved.items() if side == way)) for way in ("in", "out")
+    )
+    return Cost(read, written, counts.get(FLOPS, 0.0), counts.get(CALLS, 0.0))
 
 
-def _arithmetic(step: KernelStep) -> tuple[float, float]:
-    """Return a kernel's arithmetic operations, and how many are functions of the library."""
+def _counted(step: KernelStep) -> Counts:
+    """Return what a kernel does."""
     kernel: Kernel = step.kernel
-    return _count(kernel.body, dict(zip(kernel.ints, step.ints, strict=True)), SAMPLES)
+    env = dict(zip(kernel.ints, step.ints, strict=True))
+    counts = _count(kernel.body, env, SAMPLES)
+    for t in kernel.totals:
+        size = 1 if t.size is None else _value(t.size, env)
+        _add(counts, {("out", t.out): math.inf if size is None else float(size)})
+    return counts
 
 
 # -- counting loops ------------------------------------------------------------------------
 
+# How often something happens: operations, those that are functions of the library, and by
+# ``("in", name)`` and ``("out", name)`` reads and writes of elements.
+Counts = dict[tuple[str, str], float]
+FLOPS, CALLS = ("flops", ""), ("calls", "")
 
-def _count(body: tuple[Stmt, ...], env: dict[str, int], samples: int) -> tuple[float, float]:
-    """Return the operations and calls of statements, the loops' iterations multiplied out."""
-    flops = calls = 0.0
+
+def _add(counts: Counts, more: Counts, times: float = 1.0) -> None:
+    for what, n in more.items():
+        counts[what] = counts.get(what, 0.0) + n * times
+
+
+def _count(body: tuple[Stmt, ...], env: dict[str, int], samples: int) -> Counts:
+    """Count what statements do, the loops' iterations multiplied out."""
+    counts: Counts = {}
     for s in body:
         if isinstance(s, For):
-            f, c = _loop(s, env, samples)
+            _add(counts, _loop(s, env, samples))
         elif isinstance(s, If):
-            f, c = _branch(s, env, samples)
+            _add(counts, _branch(s, env, samples))
         else:
-            f, c = _simple(s)
+            _simple(s, counts)
             if isinstance(s, Let) and s.value.dtype == "int64":
                 known = _value(s.value, env)
                 if known is not None:
                     env = {**env, s.name: known}
-        flops += f
-        calls += c
-    return flops, calls
+    return counts
 
 
-def _loop(s: For, env: dict[str, int], samples: int) -> tuple[float, float]:
+def _loop(s: For, env: dict[str, int], samples: int) -> Counts:
     start, stop = _value(s.start, env), _value(s.stop, env)
-    if start is None or stop is None or stop <= start:
-        return 0.0, 0.0
+    counts = _reads((s.start, s.stop))
+    if start is None or stop is None:  # the data decides: it may read and write all there is
+        once = _count(s.body, env, LEAST)
+        _add(counts, {what: math.inf for what in once if what not in (FLOPS, CALLS)})
+        return counts
+    if stop <= start:
+        return counts
     if not _depends(s.body, s.var):
-        f, c = _count(s.body, env, samples)
-        return f * (stop - start), c * (stop - start)
+        _add(counts, _count(s.body, env, samples), stop - start)
+        return counts
     # Evenly among the iterations, with the first and the last, which may be shorter.
     n = stop - start
     at = sorted({start + round(i * (n - 1) / (samples - 1)) for i in range(samples)})
     fewer = max(LEAST, samples // 4)
-    flops = calls = 0.0
     for i in at:
-        f, c = _count(s.body, {**env, s.var: i}, fewer)
-        flops += f
-        calls += c
-    return flops * n / len(at), calls * n / len(at)
+        _add(counts, _count(s.body, {**env, s.var: i}, fewer), n / len(at))
+    return counts
 
 
-def _branch(s: If, env: dict[str, int], samples: int) -> tuple[float, float]:
+def _branch(s: If, env: dict[str, int], samples: int) -> Counts:
     """Count the branch that is taken; where the data decides, the longer one."""
     holds = _value(s.condition, env)
     a, b = _count(s.body, env, samples), _count(s.orelse, env, samples)
-    if holds is None:
-        return max(a, b)
-    return a if holds else b
+    for counts in (a, b):
+        _add(counts, _reads((s.condition,)))
+    if holds is not None:
+        return a if holds else b
+    longer = max(a, b, key=lambda c: (c.get(FLOPS, 0.0), c.get(CALLS, 0.0)))
+    most = {what: max(a.get(what, 0.0), b.get(what, 0.0)) for what in (*a, *b)}
+    return {**most, FLOPS: longer.get(FLOPS, 0.0), CALLS: longer.get(CALLS, 0.0)}
 
 
-def _simple(s: Stmt) -> tuple[float, float]:
-    flops = calls = 0.0
+def _reads(expressions: tuple[Expr, ...]) -> Counts:
+    counts: Counts = {}
+    for expr in expressions:
+        for e in walk(expr):
+            if isinstance(e, Load):
+                _add(counts, {("in", e.buffer): 1.0})
+    return counts
+
+
+def _simple(s: Stmt, counts: Counts) -> None:
     for expr in _expressions(s):
         for e in walk(expr):
             if isinstance(e, Apply) and e.dtype.startswith("float"):
                 f = FUNCTIONS[e.name]
-                flops += f.flops
-                calls += f.is_heavy or f.is_call
-    if isinstance(s, Fold) and s.value.dtype.startswith("float"):
-        flops += 1
-    return flops, calls
+                _add(counts, {FLOPS: f.flops, CALLS: float(f.is_heavy or f.is_call)})
+    _add(counts, _reads(_expressions(s)))
+    if isinstance(s, Store):
+        _add(counts, {("out", s.buffer): 1.0})
+    if isinstance(s, Fold):
+        if s.value.dtype.startswith("float"):
+            _add(counts, {FLOPS: 1.0})
+        if s.index is not None:
+            _add(counts, {("in", s.target): 1.0, ("out", s.target): 1.0})
 
 
 def _expressions(s: Stmt) -> tuple[Expr, ...]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from html import escape
 from os import fspath
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from adarray.arrays.adarray import ADArray
 from adarray.base.engines import BaseEngine
@@ -37,6 +34,8 @@ from adarray.jitting.explain.sections import (
 )
 from adarray.jitting.explain.steps import at
 from adarray.jitting.shared.background import pending
+from adarray.jitting.shared.copies import copies
+from adarray.transforms.tree import flatten
 
 if TYPE_CHECKING:
     from adarray.jitting.calls.front import JitFunction
@@ -219,22 +218,36 @@ def _functions(c: Cost) -> str:
 
 # Lines of a table or a listing that are shown.
 LINES = 600
-# So many calls until a path is compiled: two recordings that agree, and one compiled run.
+# So many calls until a path is compiled at most: two recordings that agree, and a compiled run.
 CALLS = 3
 
 
 def compiled_path(
-    jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any], method: str = "compile"
 ) -> list[TreeNode]:
     """Return the path of some arguments, once all that can be compiled of it is.
 
     If it is not compiled yet, the function is called first, on copies of its arrays.
+
+    Raises
+    ------
+    Exception
+        What the call raises, with a note that names the `method` that was called.
     """
     path = _path(jitted, args, kwargs)
     for _ in range(CALLS):
         if path and path[-1].leaf is not None and all(n.compiled is not None for n in path):
             break
-        jitted(*_copied(args), **_copied(kwargs))
+        own_args, own_kwargs = _copied((args, kwargs))
+        try:
+            jitted(*own_args, **own_kwargs)
+        except Exception as error:
+            name = getattr(jitted, "__name__", "the function")
+            error.add_note(
+                f"jit: {method} has called {name} with copies of its arguments to record it, and "
+                f"this is what the call raises; give {method} the arguments that {name} takes"
+            )
+            raise
         path = _path(jitted, args, kwargs)
     pending(path, seconds=None)
     return path
@@ -255,7 +268,7 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     -------
     Explanation
     """
-    path = compiled_path(jitted, args, kwargs)
+    path = compiled_path(jitted, args, kwargs, "explain")
     entry = None
     if path:
         tree = path[0].tree
@@ -268,8 +281,10 @@ def explain(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     segments = _segments(path[0].tree.nodes()) if path else {}
     backend = ""
     if entry is not None:
-        engine = next(v.builder.engine for v in entry.variants if v.tree is path[0].tree)
-        backend = _backend_text(engine)
+        variant = next(v for v in entry.variants if v.tree is path[0].tree)
+        backend = _backend_text(variant.builder.engine)
+        if variant.unproven:
+            notes.append(f"compiled after two recordings that agree: {variant.unproven}")
     return Explanation(
         getattr(jitted, "__name__", "function"),
         entry.signature if entry is not None else "",
@@ -292,7 +307,8 @@ def _backend_text(engine: BaseEngine | None) -> str:
 
 
 def _path(jitted: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[TreeNode]:
-    return list(jitted.path(*_copied(args), **_copied(kwargs)))
+    args, kwargs = _copied((args, kwargs))
+    return list(jitted.path(*args, **kwargs))
 
 
 def _segments(nodes: list[TreeNode]) -> dict[int, tuple[int, ShownSegment]]:
@@ -314,18 +330,19 @@ def _segments(nodes: list[TreeNode]) -> dict[int, tuple[int, ShownSegment]]:
     return out
 
 
-def _copied(x: Any) -> Any:
-    """Return arguments with arrays and generators of their own: the function may change them."""
-    if type(x) is np.ndarray:
-        return x.copy("K")
-    if isinstance(x, ADArray):
-        return x if x._node is not None else x.copy()
-    if type(x) in KINDS:
-        return adopt(x).copy().raw
-    if isinstance(x, (np.random.Generator, np.random.RandomState)):
-        return copy.deepcopy(x)
-    if type(x) in (tuple, list):
-        return type(x)(map(_copied, x))
-    if type(x) is dict:
-        return {key: _copied(value) for key, value in x.items()}
-    return x
+def _copied(arguments: Any) -> Any:
+    """Return arguments with arrays and generators of their own: the function may change them.
+
+    They have the same signature: strides are the same, and so is which of them are one array.
+    """
+    leaves, rebuild = flatten(arguments)
+    memo: dict[int, Any] = {}
+    for x in leaves:
+        if id(x) in memo:
+            continue
+        if isinstance(x, ADArray):
+            memo[id(x)] = x if x._node is not None else x.copy()
+        elif type(x) in KINDS:
+            memo[id(x)] = adopt(x).copy().raw
+    own = [memo.get(id(x), y) for x, y in zip(leaves, copies(leaves), strict=True)]
+    return rebuild(own)

@@ -33,6 +33,7 @@ from adarray.core.protocol import traced
 from adarray.core.trace import Extras, Handle
 from adarray.device import host, is_device
 from adarray.jitting.captures.cached import CachedCall, NotHeldError
+from adarray.jitting.recording.buffers import Buffers, Overwritten
 from adarray.jitting.shared.constants import Captured, first_of
 from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.shared.python_ints import ITEM, Bounds, fitting, is_number, is_traced_int
@@ -78,6 +79,7 @@ class Recorder(BaseEngine):
         self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
         self._host_reads: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
+        self._buffers = Buffers()
         self._errors = np.geterr()
         self.about = "a function"  # what is recorded, in words
         self._silent = perf_counter() + SILENT  # until when no line says that it takes long
@@ -370,7 +372,9 @@ class Recorder(BaseEngine):
             if r.dtype.kind in "biufc":
                 if type(r) is not np.ndarray and isinstance(r, np.ndarray) and not is_device(r):
                     r = np.asarray(r)
-                return Traced(r, Symbol(r.shape, r.dtype), self)
+                traced_array = Traced(r, Symbol(r.shape, r.dtype), self)
+                self._buffers.note(traced_array)
+                return traced_array
         elif isinstance(r, (bool, int, float, complex)):
             return Traced(r, Symbol((), np.result_type(r), weak=True), self)
         name = getattr(function, "__name__", function)
@@ -562,14 +566,27 @@ class Recorder(BaseEngine):
         value = self.capture(value) if isinstance(value, np.ndarray) else value
         value = self._fitting(value, old.dtype)
         index, steps = _settled(opened(index), False), opened(steps)
-        fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
-        fresh = _beside(fresh, concrete(value))
-        target = replay(fresh, concrete(steps))
-        target[concrete(index)] = concrete(value)
+        where, layout = _own(concrete(index)), concrete(steps)
+
+        def region(array: Any) -> Any:
+            return replay(array, layout)
+
+        in_place = self._buffers.may_write(old) and not is_device(concrete(value))
+        if in_place:
+            elements = self._buffers.write(old, region, where, concrete(value))
+            fresh = old.value
+        else:
+            fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
+            fresh = _beside(fresh, concrete(value))
+            region(fresh)[where] = concrete(value)
         params = {"steps": symbolic(steps), "index": symbolic(index)}
         result: Traced = self._recorded(
             WRITE, WRITE.evaluate, symbolic((old, value)), params, fresh
         )
+        if in_place:
+            old.recall(Overwritten(result, region, where, elements))
+        if type(fresh) is np.ndarray:
+            self._buffers.add(result)
         return result
 
     def guard(self, kind: str, x: Traced, outcome: Any) -> Any:
@@ -583,6 +600,13 @@ class Recorder(BaseEngine):
 
 def _itself(x: Any) -> Any:
     return x
+
+
+def _own(index: Any) -> Any:
+    """Return an index with copies of the arrays in it."""
+    if isinstance(index, tuple):
+        return tuple(map(_own, index))
+    return index.copy() if isinstance(index, np.ndarray) else index
 
 
 def _name(op: Op) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from math import prod
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -35,6 +36,14 @@ class UntraceableError(RefusalError):
     """A value left the recording in a way that cannot be followed."""
 
 
+class Restorer(Protocol):
+    """What restores an array that was overwritten."""
+
+    def restored(self) -> np.ndarray:
+        """Return the array."""
+        ...
+
+
 class Traced(Symbolic, NDArrayOperatorsMixin):
     """One value of a recorded run. Never changes: a write makes another one.
 
@@ -43,20 +52,28 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     value : ndarray, NumPy scalar or Python number
     symbol : Symbol
     recorder : TracingEngine
+    later : Restorer or None
+        What restores `value`, whose array was overwritten by then.
     """
 
-    __slots__ = ("recorder", "symbol", "value")
+    __slots__ = ("__weakref__", "later", "recorder", "symbol", "value")
 
     def __init__(self, value: Any, symbol: Symbol, recorder: TracingEngine) -> None:
         self.value = value
         self.symbol = symbol
         self.recorder = recorder
+        self.later: Restorer | None = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # For isinstance: arrays, NumPy scalars, Python numbers; those of devices say what they are.
-        kind: type = self.value.__class__
+        kind: type = np.ndarray if self.later is not None else self.value.__class__
         return kind
+
+    def recall(self, later: Restorer) -> None:
+        """Give the array away: `value` is restored when it is read."""
+        del self.value
+        self.later = later
 
     # -- what is the same in every run of the same signature ---------------------------
 
@@ -79,7 +96,7 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.size(self.value))
+        return prod(self.symbol.shape)
 
     def __len__(self) -> int:
         return len(self.value)
@@ -157,6 +174,10 @@ class Traced(Symbolic, NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         """Return a method or attribute of arrays, computed as that of an ADArray."""
+        if name == "value" and self.later is not None:  # it was given away
+            self.value = self.later.restored()
+            self.later = None
+            return self.value
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _MEMORY:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from adarray.compiler.ir.primitives import Map, Matmul, PrefixScan, Primitive, R
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.core.trace import Handle
+from adarray.jitting.shared.copies import copies
 from adarray.transforms.tree import flatten
 
 # Units in the last place of the largest element by which results may differ at once.
@@ -153,57 +153,6 @@ def noisy(program: Program, arrays: list[Any]) -> Iterator[list[Any]]:
         with np.errstate(all="ignore"):
             results = interpreted(copies(arrays))
         yield results
-
-
-# -- arguments ----------------------------------------------------------------------------------
-
-
-def copies(leaves: list[Any]) -> list[Any]:
-    """Return arguments with copies of what a call may change.
-
-    Objects that are the same stay the same, and views of one array are views of one copy.
-    """
-    memo: dict[int, Any] = {}
-    owners: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    arguments = []
-    for x in leaves:
-        if type(x) is np.ndarray and not x.dtype.hasobject:
-            if id(x) not in memo:
-                memo[id(x)] = _like(x, owners)
-            x = memo[id(x)]
-        elif isinstance(x, (np.ndarray, np.random.Generator, np.random.RandomState)):
-            x = copy.deepcopy(x, memo)
-        arguments.append(x)
-    return arguments
-
-
-def _like(x: np.ndarray, owners: dict[int, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Return an array that lies in the copy of the memory of `x` as `x` does in its own."""
-    owner = x
-    while type(owner.base) is np.ndarray:
-        owner = owner.base
-    low, high = np.lib.array_utils.byte_bounds(owner)
-    if id(owner) not in owners:
-        whole = owner.copy("K")
-        if owner.base is None and whole.strides == owner.strides:
-            memory = whole.ravel("K").view(np.uint8)
-        else:
-            memory = np.empty(high - low, np.uint8)
-            start = _address(owner) - low
-            whole = np.ndarray(owner.shape, owner.dtype, memory, start, owner.strides)
-            whole[...] = owner
-        owners[id(owner)] = whole, memory
-    whole, memory = owners[id(owner)]
-    if x is owner:
-        array = whole
-    else:
-        array = np.ndarray(x.shape, x.dtype, memory, _address(x) - low, x.strides)
-    array.flags.writeable = x.flags.writeable
-    return array
-
-
-def _address(x: np.ndarray) -> int:
-    return int(x.__array_interface__["data"][0])
 
 
 def _plain(x: Any) -> Any:

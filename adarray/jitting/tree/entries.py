@@ -70,7 +70,9 @@ class StateVariant:
         self.builder = builder
         # Set when there is one segment: inputs -> result.
         self.fast: Callable[[list[Any]], Any] | None = None
-        self.waits = False  # whether there is none because something is still being compiled
+        self.waits = False  # whether there is none because something is not compiled yet
+        self.unproven = ""  # why another recording has to agree with the last one
+        self.recorded = 0.0  # seconds that the last recorded run took
         # Whether compiled code is faster than the function itself; None: not asked.
         self.trial: Trial | None = None
         self.written: list[int] = []  # inputs that some path writes into

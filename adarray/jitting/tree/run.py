@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -289,10 +289,20 @@ def prepare(node: TreeNode, build: Build) -> tuple[tuple[int, ...], Any]:
     if compiled is None:
         with node.tree.lock:
             if node.compiled is None:
-                build([node])
+                build(list(_following(node)))
             compiled = node.compiled
     assert compiled is not None
     return compiled
+
+
+def _following(node: TreeNode) -> Iterator[TreeNode]:
+    """Yield a segment, and those on the one way on from it, that are not compiled yet."""
+    yield node
+    while len(node.children) == 1:
+        (node,) = node.children.values()
+        if node.compiled is not None or not node.ready:
+            return
+        yield node
 
 
 class TreeWalk:

@@ -175,6 +175,25 @@ def _kind(leaf: Any) -> str:
     return "scalar" if isinstance(leaf, np.generic) else "number"
 
 
+class Proof:
+    """That one recording shows what each run does, so far as the recording itself can tell.
+
+    What it cannot tell is who owns the plain arrays that its operations read. Those that the run
+    has made are gone before the next call; as long as one is there, somebody may write into it.
+    """
+
+    __slots__ = ("_operands",)
+
+    def __init__(self, operands: list[Any]) -> None:
+        self._operands = [weakref.ref(x) for x in operands]
+
+    def holds(self) -> bool:
+        """Whether nobody has any of the arrays."""
+        if self._operands:
+            self._operands = [x for x in self._operands if x() is not None]
+        return not self._operands
+
+
 class TreeNode:
     """One segment, the guard that ends it, and what follows.
 
@@ -191,6 +210,8 @@ class TreeNode:
         Numbers of the values that the segment reads from outside and hands on.
     seen : int
         How many recordings agreed on it.
+    proof : Proof or None
+        Why one recording of it is enough, if it is.
     compiled : (tuple of int, callable) or None
         Targets, and what computes them: arrays of `sources` -> arrays of these targets.
     before, after, plan, executable, seconds, eager
@@ -209,7 +230,9 @@ class TreeNode:
         part: PendingSegment,
         parent: TreeNode | None,
         leaf: TreeLeaf | None,
+        proof: Proof | None = None,
     ) -> None:
+        self.proof = proof
         self._tree = weakref.ref(tree)
         self._parent = None if parent is None else weakref.ref(parent)
         self._single = parent is None and leaf is not None
@@ -260,9 +283,14 @@ class TreeNode:
         return [*self.calls, *([self.guard] if self.guard is not None else [])]
 
     @property
-    def ready(self) -> bool:
-        """Whether enough recordings agree for it to be compiled."""
+    def agreed(self) -> bool:
+        """Whether two recordings agreed on it, here or where it stands besides."""
         return self.seen >= 2 or self.body in self.tree.trusted
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known well enough to be compiled."""
+        return self.agreed or (self.proof is not None and self.proof.holds())
 
     def agrees(self, part: PendingSegment, leaf: TreeLeaf | None) -> bool:
         """Whether a recording does here what this segment does."""
@@ -442,12 +470,15 @@ class Tree:
         """Return the strides of a value; None if it is in C order."""
         return self.strides[number] if number < len(self.strides) else None
 
-    def insert(self, recorded: RecordedRun) -> None:
-        """Add one recording; set `eager` if that shows that nothing can be compiled."""
+    def insert(self, recorded: RecordedRun, proof: Proof | None = None) -> None:
+        """Add one recording; set `eager` if that shows that nothing can be compiled.
+
+        With a `proof`, no second one has to agree with it.
+        """
         path = Path(recorded)
         with self.lock:
             self.recordings += 1
-            branch = self._walk(path)
+            branch = self._walk(path, proof)
             if branch is not None and branch.leaf is not None:
                 self.paths += 1
                 self.ends.add(branch.body)
@@ -471,7 +502,7 @@ class Tree:
                 "branch, or pass a larger max_paths"
             )
 
-    def _walk(self, path: Path) -> TreeNode | None:
+    def _walk(self, path: Path, proof: Proof | None) -> TreeNode | None:
         """Follow a recording from the root, adding nodes; return the last one."""
         node, parent, outcome = self.root, None, None
         for i, part in enumerate(path.parts):
@@ -488,7 +519,7 @@ class Tree:
                 self.paths -= _count_leaves(node)
                 node = None
             if node is None:
-                return self._attach(path, i, parent, outcome)
+                return self._attach(path, i, parent, outcome, proof)
             node.seen += 1
             if node.seen == 2:
                 self.trusted.add(node.body)
@@ -496,11 +527,13 @@ class Tree:
             node = node.children.get(outcome) if part.guard is not None else None
         return None
 
-    def _attach(self, path: Path, i: int, parent: TreeNode | None, outcome: Hashable) -> TreeNode:
+    def _attach(
+        self, path: Path, i: int, parent: TreeNode | None, outcome: Hashable, proof: Proof | None
+    ) -> TreeNode:
         """Add the parts of a path from number `i` on below `parent`; return the last node."""
         for part in path.parts[i:]:
             leaf = path.leaf if part.guard is None else None
-            node = TreeNode(self, path, part, parent, leaf)
+            node = TreeNode(self, path, part, parent, leaf, proof)
             if parent is None:
                 self.root = node
             else:

@@ -20,6 +20,8 @@ from adarray.jitting.tree.run import MissError
 # Most that recording may add to a run, as a factor, for which compiled code is tried beside it.
 # None: no trials.
 SUSPECT: float | None = 32.0
+# How much more a first run takes, whose code is prepared then.
+FIRST = 8.0
 # Compiled calls before the first turn: the first one of them finds cold memory.
 WARM = 3
 # By which factor a run is clearly faster; and so clearly that `SURE` of them are enough.
@@ -39,6 +41,8 @@ class Trial:
     ----------
     recorded : float
         Seconds that the last recorded run took.
+    first : bool
+        Whether that was the first run of the function.
 
     Attributes
     ----------
@@ -51,8 +55,9 @@ class Trial:
         What runs compiled code without a clock.
     """
 
-    def __init__(self, recorded: float) -> None:
+    def __init__(self, recorded: float, first: bool = False) -> None:
         self.recorded = recorded
+        self._slack = FIRST if first else 1.0
         self.done = SUSPECT is None
         self.compiled = float("inf")
         self.plain = float("inf")
@@ -98,7 +103,8 @@ class Trial:
                 self._compare(seconds, self._last)
             elif self._calls >= WARM:
                 seconds = self.compiled
-                self.done = SUSPECT is None or seconds * SUSPECT <= self.recorded
+                factor = SUSPECT and SUSPECT * self._slack
+                self.done = factor is None or seconds * factor <= self.recorded
                 self._begun = perf_counter()
             else:
                 return

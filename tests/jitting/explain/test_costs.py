@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from planned import M, N, example
 
+import adarray
 from adarray.compiler.ir.loopir import (
     Apply,
     Const,
+    Fold,
     For,
     If,
     Kernel,
@@ -16,6 +18,7 @@ from adarray.compiler.ir.loopir import (
     Load,
     Param,
     Store,
+    Total,
     Var,
     integer,
 )
@@ -108,11 +111,44 @@ def test_branches():
 
 
 def test_buffers_that_are_read_and_written_count_twice_and_shared_ones_once():
-    assert cost(step((), access="inout")) == Cost(64, 96, 0, 0)
+    twice = Apply("float64", "add", (Load("float64", "a", AT), Load("float64", "a", AT)))
+    body = (For("i", integer(0), integer(8), (Store("a", AT, twice),)),)
+    assert cost(step(body, access="inout")) == Cost(64, 96, 8, 0)
     result = step(())
     a = result.buffers[0]
-    kernel = Kernel((Param("a", "float64"), Param("c", "float64")), (), (), ())
+    two = Apply("float64", "add", (Load("float64", "a", AT), Load("float64", "c", AT)))
+    body = (For("i", integer(0), integer(8), (Store("d", AT, two),)),)
+    kernel = Kernel((Param("a", "float64"), Param("c", "float64")), (), (), body)
     assert cost(result._replace(kernel=kernel, buffers=(a, a))).read == 64
+
+
+def test_parts_of_buffers_are_counted_by_what_is_read_and_written():
+    one = Load("float64", "a", AT)
+    body = (For("i", integer(2), integer(5), (Store("a", AT, one),)),)
+    assert cost(step(body, access="inout")) == Cost(24, 24 + 32, 0, 0)
+    fold = Fold("a", "add", Const("float64", 1.0), integer(3))
+    assert cost(step((fold,), access="inout")) == Cost(8, 8 + 32, 1, 0)
+    # Where the data decides how often, or whether: all there is, or the longer way.
+    unknown = Load("int64", "a", integer(0))
+    body = (For("i", integer(0), unknown, (Store("a", AT, one),)),)
+    assert cost(step(body, access="inout")) == Cost(64, 64 + 32, 0, 0)
+    body = (If(Load("bool", "a", integer(7)), (Store("a", integer(0), one),)),)
+    assert cost(step(body, access="inout")) == Cost(16, 8 + 32, 0, 0)
+    total = Total("t", "float64", "add", "a", integer(3))
+    kernel = step((), access="inout").kernel
+    kernel = Kernel(kernel.buffers, (), (total,), ())
+    assert cost(step(())._replace(kernel=kernel)).written == 24 + 32
+
+
+@pytest.mark.skipif("serial" not in adarray.backends(), reason="no C compiler here")
+def test_a_write_of_six_elements_is_told_as_one_of_six():
+    def f(x):
+        x[3:9] = 1.0
+
+    with adarray.use("serial"):
+        explanation = adarray.jit(f).explain(np.ones(100_000))
+    assert (explanation.cost.read, explanation.cost.written) == (0, 48)
+    assert "read, written 0 B, 48 B" in " ".join(str(explanation).split())
 
 
 def test_deep_loops_with_moving_bounds_are_counted_fast():
