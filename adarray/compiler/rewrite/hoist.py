@@ -170,7 +170,7 @@ class _Rows(NamedTuple):
     """The rows that a factor shows of an array: the first element, and the distances."""
 
     begin: int
-    count: int
+    rows: int
     row: int
     column: int
     product: Value
@@ -189,20 +189,20 @@ class _Rows(NamedTuple):
 
 def _runs(family: list[_Rows]) -> Iterable[list[_Rows]]:
     """Yield what lies next to each other, or interleaved, or for single rows at equal distances."""
-    family.sort()
+    family.sort(key=lambda r: r.begin)
     step = family[1].begin - family[0].begin if len(family) > 1 else 0
-    equal = all(r.count == family[0].count for r in family)
+    equal = all(r.rows == family[0].rows for r in family)
     even = all(y.begin - x.begin == step for x, y in pairwise(family))
-    if equal and even and family[0].count > 1 and family[0].row == len(family) * step:
+    if equal and even and family[0].rows > 1 and family[0].row == len(family) * step:
         yield family
         return
     run = family[:1]
     for r in family[1:]:
         last = run[-1]
-        if r.count == last.count == 1:
+        if r.rows == last.rows == 1:
             follows = len(run) < 2 or r.begin - last.begin == run[1].begin - run[0].begin
         else:
-            follows = r.begin == last.begin + last.count * last.row
+            follows = r.begin == last.begin + last.rows * last.row
         if not follows:
             yield run
             run = []
@@ -213,11 +213,11 @@ def _runs(family: list[_Rows]) -> Iterable[list[_Rows]]:
 def _in_place(side: Side, run: list[_Rows]) -> Stack | None:
     """Return the stack of products whose factors lie in one array; None if it cannot be read so."""
     first, step = run[0], run[1].begin - run[0].begin
-    interleaved = first.count > 1 and step != first.count * first.row
-    row = step if interleaved or first.count == 1 else first.row
+    interleaved = first.rows > 1 and step != first.rows * first.row
+    row = step if interleaved or first.rows == 1 else first.row
     products = tuple(r.product for r in run)
     depth = products[0].args[0].shape[-1]
-    if addressable(row, first.column, sum(r.count for r in run), depth):
+    if addressable(row, first.column, sum(r.rows for r in run), depth):
         root = products[0].args[side.varying].args[0]
         return Stack(side, products, root, first.begin, (row, first.column), interleaved)
     return None

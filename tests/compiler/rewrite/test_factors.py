@@ -91,7 +91,8 @@ def test_what_cholesky_returns_is_a_triangle(dtype, upper):
         block = factor[3:, 3:]
         return (
             np.linalg.solve(factor, b), np.linalg.solve(factor.T, b[:, None]),
-            np.linalg.solve(block.T, b[3:]), np.linalg.solve(factor[5:, :-5] + 90 * np.eye(N - 5), b[5:]),
+            np.linalg.solve(block.T, b[3:]),
+            np.linalg.solve(factor[5:, :-5] + 90 * np.eye(N - 5), b[5:]),
         )  # fmt: skip
 
     x = matrix(dtype)
