@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder
@@ -131,9 +131,10 @@ class Stack:
     strides: tuple[int, int] = (0, 0)
     interleaved: bool = False
 
-    def rows(self, count: int | None = None) -> int:
-        """Return how many rows the first `count` products have."""
-        return sum(self.side.rows(v.args[self.side.varying]) for v in self.products[:count])
+    def starts(self) -> list[int]:
+        """Return the first row of each product, and at last the number of rows."""
+        rows = (self.side.rows(v.args[self.side.varying]) for v in self.products)
+        return list(accumulate(rows, initial=0))
 
 
 Concatenations = dict[frozenset[Value], tuple[Value, ...]]
@@ -230,7 +231,7 @@ def _copied(side: Side, products: list[Value], concatenations: Concatenations) -
     if order is not None:  # another product reads it anyway
         products = [factors[x] for x in order]
     stack = Stack(side, tuple(products))
-    rows, common = stack.rows(), products[0].args[1 - side.varying]
+    rows, common = stack.starts()[-1], products[0].args[1 - side.varying]
     depth = products[0].args[0].shape[-1]
     moved = rows * (depth + common.size // depth) + common.size
     # What a kernel computes is written in its place.
@@ -250,7 +251,7 @@ def _copied(side: Side, products: list[Value], concatenations: Concatenations) -
 def _rebuilt(program: Program, stacks: dict[Value, tuple[Stack, int]]) -> Program:
     """Return the program with one product for each stack."""
     new: dict[Value, Value] = {}
-    wholes: dict[Stack, Value] = {}
+    wholes: dict[Stack, tuple[Value, list[int]]] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         place = stacks.get(v)
@@ -259,8 +260,9 @@ def _rebuilt(program: Program, stacks: dict[Value, tuple[Stack, int]]) -> Progra
             return new[v]
         stack, k = place
         if stack not in wholes:
-            wholes[stack] = _whole(b, stack, new, args[1 - stack.side.varying])
-        new[v] = _part(b, stack, k, wholes[stack])
+            whole = _whole(b, stack, new, args[1 - stack.side.varying])
+            wholes[stack] = whole, stack.starts()
+        new[v] = _part(b, stack, k, *wholes[stack])
         return new[v]
 
     return rebuild(program, rule)
@@ -268,7 +270,7 @@ def _rebuilt(program: Program, stacks: dict[Value, tuple[Stack, int]]) -> Progra
 
 def _whole(b: Builder, stack: Stack, new: Mapping[Value, Value], common: Value) -> Value:
     """Return the product of all rows; inputs are not in `new`."""
-    side, rows, root = stack.side, stack.rows(), stack.root
+    side, rows, root = stack.side, stack.starts()[-1], stack.root
     depth = common.shape[-1 if side.varying else 0]
     if root is not None:
         factor = b.view(new.get(root, root), stack.offset, stack.strides, (rows, depth))
@@ -282,13 +284,11 @@ def _whole(b: Builder, stack: Stack, new: Mapping[Value, Value], common: Value) 
     return b.matmul(common, b.transpose(factor, (1, 0)))
 
 
-def _part(b: Builder, stack: Stack, k: int, whole: Value) -> Value:
+def _part(b: Builder, stack: Stack, k: int, whole: Value, starts: list[int]) -> Value:
     """Return product number `k`."""
-    v, side = stack.products[k], stack.side
-    axis = 1 if side.varying and not side.vectors else 0
+    axis = 1 if stack.side.varying and not stack.side.vectors else 0
     if stack.interleaved:
         part = b.slice(whole, axis, k, whole.shape[axis], len(stack.products))
     else:
-        start = stack.rows(k)
-        part = b.slice(whole, axis, start, start + side.rows(v.args[side.varying]))
-    return b.reshape(part, v.shape)
+        part = b.slice(whole, axis, starts[k], starts[k + 1])
+    return b.reshape(part, stack.products[k].shape)

@@ -238,6 +238,51 @@ def test_levels():
     assert Independence(program).levels([two, one, other]) == [[one, other], [two]]
 
 
+def _random_products(b, rng, series, x, w, u, wide):
+    """Return results of random products of steps, states and weights, in any order."""
+    steps, _, n = series.shape
+    by_rows = [x, *(step(b, series, 0, t) for t in range(steps))]
+    by_rows += [step(b, b.transpose(series, (1, 0, 2)), 1, t) for t in range(steps)]
+    vectors = [b.reshape(b.slice(v, 0, 0, 1), (n,)) for v in by_rows]
+    weights = [w, u, b.transpose(w, (1, 0))]
+    weights += [b.slice(wide, 1, n * k, n * k + n) for k in range(4)]
+    squares = [w, u]
+
+    def one(values):
+        return values[rng.integers(len(values))]
+
+    for kind in rng.integers(7, size=60):
+        match kind:
+            case 0 | 1:
+                by_rows.append(b.matmul(one(by_rows), one(weights)))
+            case 2:
+                vectors.append(b.matmul(one(vectors), one(weights)))
+            case 3:
+                vectors.append(b.matmul(one(weights), one(vectors)))
+            case 4:
+                by_rows.append(b.map("tanh", b.map("add", one(by_rows), one(by_rows))))
+            case 5:
+                squares.append(b.matmul(b.transpose(one(by_rows), (1, 0)), one(by_rows)))
+            case 6:
+                column, row = b.reshape(one(vectors), (n, 1)), b.reshape(one(vectors), (1, n))
+                squares.append(b.map("multiply", column, row))
+    total = squares[0]
+    for term in squares[1:]:
+        total = b.map("add", total, term)
+    return [total, *by_rows[-6:], *vectors[-6:]]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_products(seed):
+    rng = np.random.default_rng(seed)
+    n, rows = int(rng.choice([3, 16, 40])), int(rng.choice([1, 2, 5]))
+    shapes = (6, rows, n), (rows, n), (n, n), (n, n), (n, 4 * n)
+    optimised(
+        lambda b, *args: _random_products(b, rng, *args),
+        *[rng.normal(size=s) / np.sqrt(n) for s in shapes],
+    )
+
+
 # -- sums of outer products --------------------------------------------------------------------
 
 
