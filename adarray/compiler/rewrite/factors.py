@@ -51,7 +51,7 @@ def lapack() -> Any:
 def factors(program: Program, target: Target) -> Program:
     """Return the program with one factorisation of each matrix that several calls factorise."""
     calls = [v for v in program.values if isinstance(v.primitive, PythonCall)]
-    if len(calls) < 2 or not isinstance(target, CpuTarget) or lapack() is None:
+    if len(calls) < 2 or not isinstance(target, CpuTarget):
         return program
     uses: dict[Value, list[_Use]] = defaultdict(list)
     for v in calls:
@@ -64,7 +64,7 @@ def factors(program: Program, target: Target) -> Program:
         for use in group
         if (use.function is np.linalg.solve if _triangular(root) else len(group) > 1)
     }
-    if not changed:
+    if not changed or lapack() is None:
         return program
     decomposed: dict[Value, tuple[Value, Value]] = {}
     new: dict[Value, Value] = {}
