@@ -18,6 +18,7 @@ from linear_algebra import DTYPES, adjoint, compare, definite, low_rank, normal,
 
 import adarray
 from adarray import ADArray
+from adarray.ops.matrices import solved_triangle
 from adarray.testing import check_grads
 
 # -- what the records' samples do not reach -----------------------------------------------------
@@ -438,3 +439,41 @@ def test_random_stacks(
     compare(f(ADArray(a)), expected, exact=True)
     compare(adarray.vjp(f, a)[0], expected, exact=False)
     check_grads(f, (a,), order=1)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("shape", [(7, 7), (2, 9, 9)])
+def test_cholesky_by_halves(
+    shape: tuple[int, ...], dtype: str, upper: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large factors are pulled back and moved block by block, to any order."""
+    rng = np.random.default_rng(5)
+    x, w = rng.normal(size=(2, *shape)).astype(dtype)
+    if dtype == "complex128":
+        x, w = x * np.exp(1j * x), w * np.exp(1j * w)
+    a = x @ np.conj(np.swapaxes(x, -1, -2)) + shape[-1] * np.eye(shape[-1])
+
+    def f(a: Any) -> Any:
+        return np.real(np.sum(w * np.linalg.cholesky(a, upper=upper) ** 2))
+
+    def slope(a: Any) -> Any:
+        return np.sum(np.abs(adarray.grad(f)(a)) ** 2)
+
+    def results() -> list[Any]:
+        return [adarray.grad(f)(a), adarray.grad(slope)(a), adarray.jvp(f, (a,), (x,))[1]]
+
+    whole = results()
+    for module in ("matrices", "decompositions"):
+        monkeypatch.setattr(f"adarray.ops.{module}.block_rows", lambda n: 2)
+    for one, other in zip(whole, results(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangular_systems_by_halves(lower: bool) -> None:
+    rng = np.random.default_rng(6)
+    a = rng.normal(size=(300, 300)) / 20 + 3 * np.eye(300)
+    a = np.tril(a) if lower else np.triu(a)
+    b = rng.normal(size=(300, 4))
+    np.testing.assert_allclose(a @ solved_triangle(a, b, lower), b, rtol=1e-10, atol=1e-12)

@@ -11,13 +11,14 @@ from adarray.compiler.rewrite.algebra import algebra
 from adarray.compiler.rewrite.cse import cse
 from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.rewrite.fold import fold
+from adarray.compiler.rewrite.hoist import hoist
 from adarray.compiler.rewrite.layout import layout
 from adarray.compiler.rewrite.products import products
 
 Pass = Callable[[Program], Program]
 
 # Patterns are looked for among values that are equal if and only if they are identical.
-PASSES: tuple[Pass, ...] = (dead, fold, cse, layout, algebra, products, cse, dead)
+PASSES: tuple[Pass, ...] = (dead, fold, cse, layout, algebra, products, hoist, cse, dead)
 
 
 def optimise(program: Program, check: bool = False) -> Program:

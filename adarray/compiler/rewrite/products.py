@@ -16,42 +16,34 @@ References
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
-from adarray.compiler.ir.primitives import Map, Matmul, Shape, View
+from adarray.compiler.ir.primitives import Map, Matmul, View
 from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.rewrite.product_costs import LARGE, READ, SMALL, Work
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
 # Products are reordered if that saves at least this factor of the operations.
 SAVING = 2
-# Rows of one array are multiplied at once if there are this many products of them.
+# Products become one if there are this many.
 FEW = 4
-# At most, multiplications of a product that becomes one with others, and bytes of its factors:
-# the larger ones gain nothing, and run faster while their factors are in the cache.
-SMALL = 1 << 21
-LARGE = 1 << 26
 
 
 def products(program: Program) -> Program:
-    """Return the program with its matrix products reordered, those of neighbouring rows as one."""
+    """Return the program with its matrix products reordered, and sums of small ones as one."""
+    # Without products of matrices, all is elementwise and keeps every bit.
     if sum(isinstance(v.primitive, Matmul) for v in program.values) < 2:
         return program
     count = uses(program)
-    stacks = _stacks(program)
     sums = _sums(program, count)
-    stacked: dict[RowStack, Value] = {}
     new: dict[Value, Value] = {}
     order: dict[Value, int] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         changed = None
-        if v in stacks:
-            changed = _part(b, stacks[v], v, args, stacked)
-        elif v in sums:
+        if v in sums:
             changed = _sum(b, sums[v], new, order)
         elif isinstance(v.primitive, Matmul):
             changed = _reordered(b, v, args, count)
@@ -93,85 +85,11 @@ def _inner(x: Value, before: Value, count: Mapping[Value, int]) -> bool:
     )
 
 
-# -- rows of one matrix, multiplied by the same other ------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowStack:
-    """Products ``x[i:j] @ y`` of neighbouring rows: `rows` in all, from element `offset`."""
-
-    offset: int
-    rows: int
-    strides: Shape
-
-
-# The view of rows in a product, and the product.
-Rows = tuple[View, Value]
-
-
-def _stacks(program: Program) -> dict[Value, tuple[RowStack, int]]:
-    """Return, by product, the stack that it belongs to and its first row in it."""
-    groups: dict[tuple[Value, Value, Shape], list[Rows]] = defaultdict(list)
-    for v in program.values:
-        if isinstance(v.primitive, Matmul):
-            x, y = v.args
-            p = x.primitive
-            if isinstance(p, View) and x.ndim == y.ndim == 2 and p.strides[0] > 0:
-                groups[x.args[0], y, p.strides].append((p, v))
-    stacks: dict[Value, tuple[RowStack, int]] = {}
-    for (_, _, strides), group in groups.items():
-        if len(group) < FEW:
-            continue
-        group.sort(key=lambda rows: rows[0].offset)
-        run = [group[0]]
-        for rows in group[1:]:
-            before, v = run[-1]
-            if rows[0].offset != _end(before, v.shape[0]):
-                _add_stack(run, strides, stacks)
-                run = []
-            run.append(rows)
-        _add_stack(run, strides, stacks)
-    return stacks
-
-
-def _end(view: View, rows: int) -> int:
-    """Return the offset of the row after the last one of a view of so many rows."""
-    return view.offset + rows * view.strides[0]
-
-
-def _add_stack(run: list[Rows], strides: Shape, stacks: dict[Value, tuple[RowStack, int]]) -> None:
-    if len(run) < FEW:
-        return
-    stack, at = RowStack(run[0][0].offset, sum(v.shape[0] for _, v in run), strides), 0
-    for _, v in run:
-        stacks[v] = (stack, at)
-        at += v.shape[0]
-
-
-def _part(
-    b: Builder,
-    place: tuple[RowStack, int],
-    v: Value,
-    args: tuple[Value, ...],
-    stacked: dict[RowStack, Value],
-) -> Value | None:
-    """Return the rows of a product of all rows, which is made where the first is needed."""
-    stack, start = place
-    if stack not in stacked:
-        x, y = args
-        if not isinstance(x.primitive, View):
-            return None
-        shape = (stack.rows, x.shape[1])
-        whole = b.view(x.args[0], stack.offset, stack.strides, shape)
-        stacked[stack] = b.matmul(whole, y)
-    return b.slice(stacked[stack], 0, start, start + v.shape[0])
-
-
 # -- sums of products --------------------------------------------------------------------------
 
 
 class Sum(NamedTuple):
-    """A sum: products of matrices, and other terms in their order."""
+    """A sum: products of matrices, outer ones of vectors too, and other terms in their order."""
 
     matmuls: list[Value]
     others: list[Value]
@@ -196,11 +114,7 @@ def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
             if inner is not None:
                 mine.matmuls.extend(inner.matmuls)
                 mine.others.extend(inner.others)
-            elif (
-                isinstance(a.primitive, Matmul)
-                and count[a] == 1
-                and all(x.ndim == 2 for x in a.args)
-            ):
+            elif count[a] == 1 and _factors(a) is not None:
                 mine.matmuls.append(a)
             else:
                 mine.others.append(a)
@@ -209,28 +123,52 @@ def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
     return {i: t for i, t in terms.items() if _worth_joining(t)}
 
 
+def _factors(v: Value) -> tuple[Value, Value] | None:
+    """Return the matrices that a value is the product of; a column and a row if it is outer."""
+    if v.ndim != 2 or len(v.args) != 2:
+        return None
+    a, b = v.args
+    if isinstance(v.primitive, Matmul):
+        return (a, b) if a.ndim == b.ndim == 2 else None
+    if v.primitive != Map("multiply"):
+        return None
+    column, row = (v.shape[0], 1), (1, v.shape[1])
+    for x, y in ((a, b), (b, a)):
+        if x.shape == column and y.shape in (row, row[1:]):
+            return x, y
+    return None
+
+
 def _worth_joining(terms: Sum) -> bool:
     """Whether bringing the factors together costs less than adding up the products."""
     if len(terms.matmuls) < FEW:
         return False
     m, n = terms.matmuls[0].shape
-    depths = [v.args[0].shape[1] for v in terms.matmuls]
+    depths = [v.args[0].shape[1] if isinstance(v.primitive, Matmul) else 1 for v in terms.matmuls]
     if max(depths) * m * n > SMALL:
         return False
     size = terms.matmuls[0].dtype.itemsize
     spread = sum(depths) * (m + n)
+    if all(isinstance(v.primitive, Map) for v in terms.matmuls):
+        # One loop over the sum would compute them, with a multiplication and a read for each.
+        product = Work(sum(depths) * m * n, spread + m * n)
+        return product.cost() < READ * sum(depths) * m * n and spread * size <= LARGE
     return spread <= 4 * m * n * len(depths) and spread * size <= LARGE
 
 
 def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int]) -> Value | None:
     """Return a sum of products as one product of concatenated factors."""
-    pairs = [new[v] for v in terms.matmuls]
-    if any(not isinstance(v.primitive, Matmul) for v in pairs):
-        return None
+    pairs = []
+    for v in terms.matmuls:
+        factors = _factors(new[v])
+        if factors is None:
+            return None
+        left, right = factors
+        pairs.append((left, b.reshape(right, (left.shape[1], right.shape[-1]))))
     # In the order in which the left factors lie in memory, or were made.
-    pairs.sort(key=lambda v: _where(v.args[0], order))
-    total = b.matmul(_concatenated(b, [v.args[0] for v in pairs], 1),
-                  _concatenated(b, [v.args[1] for v in pairs], 0))  # fmt: skip
+    pairs.sort(key=lambda pair: _where(pair[0], order))
+    left = concatenated(b, [x for x, _ in pairs], 1)
+    total = b.matmul(left, concatenated(b, [y for _, y in pairs], 0))
     for x in terms.others:
         total = b.map("add", total, new.get(x, x))  # inputs are not rebuilt
     return total
@@ -244,7 +182,7 @@ def _where(x: Value, order: Mapping[Value, int]) -> tuple[int, int]:
     return order.get(x, -1), offset
 
 
-def _concatenated(b: Builder, parts: list[Value], axis: int) -> Value:
+def concatenated(b: Builder, parts: list[Value], axis: int) -> Value:
     """Concatenate matrices; transposed ones as they lie in memory, neighbours not at all."""
     flipped = [isinstance(p.primitive, View) and p.primitive.strides[0] == 1 for p in parts]
     # One number everywhere, as the state before the first step, may lie in any way.
@@ -252,13 +190,33 @@ def _concatenated(b: Builder, parts: list[Value], axis: int) -> Value:
         t or uniform(p) is not None for t, p in zip(flipped, parts, strict=True)
     ):
         transposed = [b.transpose(p, (1, 0)) for p in parts]
-        return b.transpose(_concatenated(b, transposed, 1 - axis), (1, 0))
-    views = [p.primitive for p in parts if isinstance(p.primitive, View)]
-    if axis == 0 and len(views) == len(parts) and len({p.args[0] for p in parts}) == 1:
-        first = views[0]
-        ends = [first.offset, *(_end(w, p.shape[0]) for w, p in zip(views, parts, strict=True))]
-        if all(w.strides == first.strides and w.offset == end
-               for w, end in zip(views, ends, strict=False)):  # fmt: skip
-            shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
-            return b.view(parts[0].args[0], first.offset, first.strides, shape)
+        return b.transpose(concatenated(b, transposed, 1 - axis), (1, 0))
+    rows = _neighbours(parts) if axis == 0 else None
+    if rows is not None:
+        shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
+        return b.view(parts[0].args[0], rows.offset, rows.strides, shape)
     return b.concatenate(parts, axis)
+
+
+def _neighbours(parts: list[Value]) -> View | None:
+    """Return how the rows of matrices are read that follow each other in one array."""
+    views = [p.primitive for p in parts if isinstance(p.primitive, View)]
+    if len(views) < len(parts) or len({p.args[0] for p in parts}) > 1:
+        return None
+    first = views[0]
+    strides, step = first.strides, first.strides[0]
+    if len(views) > 1 and all(p.shape[0] == 1 for p in parts):  # their distance is no stride yet
+        step = views[1].offset - first.offset
+    begin = first.offset
+    for view, p in zip(views, parts, strict=True):
+        if view.strides != strides or view.offset != begin:
+            return None
+        begin += p.shape[0] * step
+    if step == strides[0] or addressable(step, strides[1], len(parts), parts[0].shape[1]):
+        return View(first.offset, (step, *strides[1:]))
+    return None
+
+
+def addressable(row: int, column: int, rows: int, columns: int) -> bool:
+    """Whether libraries read a matrix of these strides: lines are dense, and do not overlap."""
+    return (column == 1 and row >= columns) or (row == 1 and column >= rows)
