@@ -90,7 +90,7 @@ class Operations:
             operation = self._by_text.get(text)
             if operation is None:
                 execution = Execution(loop.kernel, USUAL_LIMIT)
-                operation = Operation(loop.kernel.name, execution)
+                operation = Operation(loop.kernel.name, execution, keeps_results=True)
                 self._by_text[text] = operation
             if len(self._by_identity) >= _MOST:
                 self._by_identity.clear()
