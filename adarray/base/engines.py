@@ -19,6 +19,7 @@ from adarray.base.types import ArrayValue, Function, Operands, Params, Shape
 if TYPE_CHECKING:
     from adarray.base.op import Op
     from adarray.base.recording import Recording, Symbol
+    from adarray.base.runtime import Mode
     from adarray.compiler.ir.loopir import Kernel
     from adarray.compiler.ir.plan import Plan
     from adarray.compiler.ir.target import Target
@@ -329,6 +330,8 @@ class TracingEngine(Protocol):
     ----------
     recording : Recording
         What was recorded so far.
+    inner : Mode or None
+        What computes the values.
     error : BaseException or None
         Raised by an operation: if the function catches it, what it does next depends on values in
         a way that nothing shows.
@@ -339,6 +342,7 @@ class TracingEngine(Protocol):
     """
 
     recording: Recording
+    inner: Mode | None
     error: BaseException | None
     shown: bool
     unrolls: bool

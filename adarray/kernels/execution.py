@@ -40,13 +40,21 @@ class Execution:
         Bytes that tapes may take.
     check : bool
         Whether each run of the kernel itself is preceded by one that checks all accesses.
+    skips_zeros : bool
+        See `adarray.kernels.ssa.SsaProgram`.
     """
 
-    def __init__(self, kernel: ThreadKernel, memory_limit: int, check: bool = False) -> None:
+    def __init__(
+        self,
+        kernel: ThreadKernel,
+        memory_limit: int,
+        check: bool = False,
+        skips_zeros: bool = False,
+    ) -> None:
         self.kernel = kernel
         self.check = check
         self.memory_limit = memory_limit
-        self.program = ssa.program(kernel)
+        self.program = ssa.program(kernel, skips_zeros)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
         self.buffers = tuple(b.name for b in kernel.buffers)
         written = {n.buffer for n in self.program.nodes if isinstance(n, ssa.Write)}

@@ -175,3 +175,8 @@ PARTIALS: dict[str, Partials] = {
 }  # fmt: skip
 # Functions whose value its derivative reads: worth a name of its own.
 NAMED = frozenset(PARTIALS) - {"add", "subtract", "multiply", "negative", "cast", "where"}
+# Functions whose derivative may be infinite or nan.
+SINGULAR = NAMED - {
+    "sin", "cos", "arctan", "tanh", "arcsinh", "erf", "erfc", "normcdf", "absolute", "floor",
+    "ceil", "rint", "round", "trunc", "fmin", "fmax", "minimum", "maximum", "copysign", "fdim",
+}  # fmt: skip

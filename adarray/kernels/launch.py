@@ -10,7 +10,7 @@ import numpy as np
 
 from adarray.backend import use
 from adarray.base.engines import BaseEngine
-from adarray.base.runtime import current_mode
+from adarray.base.runtime import Mode, current_mode
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.compiler.ir.verify_threads import verify
 from adarray.device import is_device
@@ -40,7 +40,10 @@ class TapeError(Exception):
 
 def engine() -> BaseEngine:
     """Return the engine that compiles kernels here: NumPy's place is taken by the serial one."""
-    current = current_mode().engine
+    mode: Mode | None = current_mode()
+    if mode is not None and mode.recorder is not None:
+        mode = mode.recorder.inner  # which computes what is recorded
+    current = None if mode is None else mode.engine
     if current is None or not current.language:
         current = use("serial")._engine
     if current is None or not current.language:

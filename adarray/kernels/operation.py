@@ -95,7 +95,8 @@ class Operation:
         """Return the operations of the kernel that computes for all members of a batch."""
         if self._members is None:
             kernel = batched.batched(self.execution.kernel)
-            execution = Execution(kernel, self.execution.memory_limit, self.execution.check)
+            own = self.execution
+            execution = Execution(kernel, own.memory_limit, own.check, own.program.skips_zeros)
             self._members = Operation(self.name, execution, self.keeps_results)
         return self._members
 

@@ -36,7 +36,7 @@ from adarray.errors import KernelError
 from adarray.kernels import build, sums
 from adarray.kernels.activity import Activity, dependent
 from adarray.kernels.forward import EVERY
-from adarray.kernels.functions import NAMED, PARTIALS
+from adarray.kernels.functions import NAMED, PARTIALS, SINGULAR
 from adarray.kernels.needs import Needs
 from adarray.kernels.ownership import Ownership
 from adarray.kernels.reload import Apart, Reload, Settled
@@ -174,6 +174,7 @@ class Reverse:
         moving = [a for a in e.args if dependent(a, self.active.values)]
         if len(moving) > 1 and not build.is_simple(g):
             g = self.named(g, out)
+        g = self._compared(e, g, out)
         if e.name == "where":
             condition = self.read(e.args[0], out)
             zero = build.const(0, g.dtype)
@@ -190,7 +191,22 @@ class Reverse:
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
-                self.push(a, build.multiply(g, self.read(p, out)), out)
+                share = build.multiply(g, self.read(p, out))
+                self.push(a, self._unless_zero(e, g, share), out)
+
+    def _compared(self, e: Apply, g: Expr, out: list[Any]) -> Expr:
+        """Return the derivative of a function with a name, if it will be compared with 0."""
+        compares = self.program.skips_zeros and e.name in SINGULAR
+        return self.named(g, out) if compares and not build.is_simple(g) else g
+
+    def _unless_zero(self, e: Apply, g: Expr, share: Expr) -> Expr:
+        """Return the derivative by an operand: 0 where that of the result, `g`, is 0."""
+        if not self.program.skips_zeros or e.name not in SINGULAR:
+            return share
+        if e.name == "divide" and isinstance(e.args[1], Const) and e.args[1].value:
+            return share
+        zero = build.const(0, g.dtype)
+        return build.where(build.compare("equal", g, zero), zero, share)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""
@@ -200,13 +216,15 @@ class Reverse:
             quotient = self.read(result if result is not None else e, out)
             scaled = build.multiply(build.multiply(g, quotient), quotient)
             inverse = build.const(1 / top.value, g.dtype)
-            self.push(bottom, build.negative(build.multiply(scaled, inverse)), out)
+            share = build.negative(build.multiply(scaled, inverse))
+            self.push(bottom, self._unless_zero(e, g, share), out)
             return
-        share = self._over(g, bottom, out)
+        share = self._unless_zero(e, g, self._over(g, bottom, out))
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
             quotient = self.read(result if result is not None else e, out)
-            self.push(bottom, build.negative(build.multiply(share, quotient)), out)
+            by_bottom = build.negative(build.multiply(share, quotient))
+            self.push(bottom, self._unless_zero(e, g, by_bottom), out)
         self.push(top, share, out)
 
     def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:

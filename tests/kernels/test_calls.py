@@ -130,6 +130,7 @@ def test_hessian_and_products_with_it(square: RawKernel) -> None:
     np.testing.assert_allclose(adarray.hvp(f)(X, v), exact @ v)
 
 
+@pytest.mark.filterwarnings("error::adarray.JitWarning")
 def test_vmap_and_jit(square: RawKernel) -> None:
     many = np.stack([X, X + 1])
     results = adarray.vmap(lambda x: square.apply(1, 32, (x, np.zeros(3), 2.0, 3)))(many)
@@ -140,6 +141,7 @@ def test_vmap_and_jit(square: RawKernel) -> None:
         np.testing.assert_allclose(fast(x, 1.0 + k), 3 * (1 + k) * x**2)
 
 
+@pytest.mark.filterwarnings("error::adarray.JitWarning")
 def test_jit_of_second_derivatives_and_batches(square: RawKernel) -> None:
     def f(x: Any) -> Any:
         y = square.apply(1, 32, (x, np.zeros(3), 2.0, 3))

@@ -198,7 +198,7 @@ class LoopProgram:
             return self._pick("k += 1", "k = k + 2", "k = 1")
         if kind < 0.93:
             return self._pick(
-                f"t = 1 / {i}", f"z[{i} + 3] = s", "t = late * 2.0; late = 1.0",
+                f"t = s / {i}", f"z[{i} + 3] = s", "t = late * 2.0; late = 1.0",
                 f"late = {value}", "t = int(s) * 1.0", f"t = float({value})",
             )  # fmt: skip
         return f"z[{i}] = {value}"
