@@ -94,7 +94,8 @@ def _open(x: object, mark: bool) -> Any:
         x.read = x.read or mark
         return x._value
     if isinstance(x, (tuple, list)):
-        return type(x)(_open(i, mark) for i in x)
+        items = [_open(i, mark) for i in x]
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
     return x
 
 

@@ -207,7 +207,8 @@ def _filled(x: Any, values: list[Any]) -> Any:
     if isinstance(x, Slot):
         return values[x.index]
     if isinstance(x, (tuple, list)):
-        return type(x)(_filled(y, values) for y in x)
+        items = [_filled(y, values) for y in x]
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
     if isinstance(x, dict):
         return {k: _filled(y, values) for k, y in x.items()}
     return x

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 # Names of the same form that are macros of C, and variables of the tests and of the build.
 OTHERS = {
     "ADARRAY_API", "ADARRAY_COMPILER", "ADARRAY_INF", "ADARRAY_LEVEL", "ADARRAY_LIBMVEC",
-    "ADARRAY_NAN", "ADARRAY_NEAR", "ADARRAY_PRECISE", "ADARRAY_SIGNBIT_", "ADARRAY_X",
+    "ADARRAY_NAN", "ADARRAY_NEAR", "ADARRAY_PRECISE", "ADARRAY_SIGNBIT_",
+    "ADARRAY_TOGETHER", "ADARRAY_X",
 }  # fmt: skip
 
 

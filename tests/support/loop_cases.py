@@ -145,7 +145,7 @@ def strides_and_steps(x, step):
 
 @case(lambda r: (r.normal(size=20),))
 def until_large(x):
-    s = 0.0
+    s = 0.0 * x[0]
     for i in range(x.shape[0]):
         if x[i] < -1:
             continue
@@ -158,7 +158,7 @@ def until_large(x):
 @case(lambda r: (r.normal(size=12),))
 def every_second(x):
     i = 0
-    s = 0.0
+    s = 0.0 * x[0]
     while i < len(x) and x[i] < 3:
         s += x[i]
         i += 2

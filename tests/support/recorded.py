@@ -45,8 +45,9 @@ class Recorded(NamedTuple):
 
 
 def recorded(f: Callable[..., Any], *args: Any, optimised: bool = True) -> Recorded:
-    """Record `f`; arrays that it makes or captures are constants of the program."""
-    actual = record(f, list(args), lambda leaves: (tuple(leaves), {}), list(range(len(args))))
+    """Record `f`, loops unrolled; arrays that it makes or captures are constants of the program."""
+    every = list(range(len(args)))
+    actual = record(f, list(args), lambda leaves: (tuple(leaves), {}), every, unrolls=True)
     recording = actual.recording
     assert not any(isinstance(e, Guard) and e.kind == "call" for e in recording.events)
     calls = [e for e in recording.events if isinstance(e, Call)]

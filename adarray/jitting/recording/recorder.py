@@ -511,7 +511,10 @@ class Recorder(BaseEngine):
         """Return traced values, or a sequence of them, as ADArrays."""
         if type(x) is Traced:
             return self.handle(x)
-        return type(x)(map(self.handles, x)) if isinstance(x, (tuple, list)) else x
+        if not isinstance(x, (tuple, list)):
+            return x
+        items = list(map(self.handles, x))
+        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
 
     opened = staticmethod(opened)
 

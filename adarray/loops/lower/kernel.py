@@ -198,8 +198,6 @@ class LoopLowering:
         if not isinstance(value, Number):
             raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
         kind = value.kind
-        if value.kinds == {FLOAT, "float64"}:  # whose values are the same
-            kind = "float64"
         if kind is None:
             raise self.state.refusal(f"{name!r} is a number of one type or another after the loop")
         dtype = dtype_of(kind)

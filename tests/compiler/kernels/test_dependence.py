@@ -120,7 +120,8 @@ def test_elements_are_read_before_they_are_written(name: str, backend: str) -> N
     with context:
         jitted = adarray.jit(f)
         for k in range(3):
-            np.testing.assert_allclose(jitted(x + k), f(x + k), rtol=1e-14)
+            # Sums that nearly cancel have the rounding of sines in other last bits.
+            np.testing.assert_allclose(jitted(x + k), f(x + k), rtol=1e-14, atol=1e-15)
 
 
 def test_a_small_write_copies_no_large_array() -> None:
