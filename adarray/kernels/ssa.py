@@ -394,7 +394,9 @@ class _Maker:
         self.forget(_written((s,)))
         for name in self.env:
             a, b = then[name], orelse[name]
-            if a != b:
+            if a == b:
+                self.env[name] = a  # perhaps another value than before, and the same in both parts
+            else:
                 phi = Phi(self.fresh(name), a.dtype, a, b, node)
                 node.phis.append(phi)
                 self.values[phi.name] = phi

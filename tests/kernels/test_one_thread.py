@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_backends import BACKENDS
 from one_thread_kernels import PATTERNS
 from random_one_thread import ARRAYS, SIZE, source
 
@@ -256,3 +257,31 @@ def test_results_need_not_be_computed_again(name: str) -> None:
         assert bool(adjoint.copies) == (not adjoint.results)
     for a, b in zip(*derivatives, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_both_parts_of_a_branch_assign_the_same(backend: str) -> None:
+    """The variable was what it had been before the branch."""
+    kernel = RawKernel(
+        """
+        __global__ void k(const double *x, double *y, int n) {
+            int i = threadIdx.x;
+            double s = x[i];
+            double t = 0.5;
+            for (int j = 0; j < n; j++) {
+                if (s > 2.0) { t = s; } else { t = s; }
+                s = t * s;
+            }
+            y[i] = s + t;
+        }""",
+        "k",
+    )
+    x = np.array([1.5, 0.5, 1.0])
+    with adarray.use(backend):
+        for threads in (1, 3):
+
+            def f(x: Any, threads: int = threads) -> Any:
+                return np.sum(kernel.apply(1, threads, (x, np.zeros(3), 2)))
+
+            got = adarray.grad(f)(x)[:threads]
+            np.testing.assert_allclose(got, (4 * x**3 + 2 * x)[:threads], rtol=1e-12)
