@@ -103,6 +103,13 @@ def _answer(
     return results
 
 
+def _on_device() -> bool:
+    """Whether what is recorded is computed on a device."""
+    mode = MODE.get()
+    inner = None if mode is None or mode.recorder is None else mode.recorder.inner
+    return inner is not None and inner.engine is not None and inner.engine.device is not None
+
+
 def _note(
     recorder: TracingEngine,
     place: Place,
@@ -260,7 +267,7 @@ class LoopCall:
 
     def _lowering(self) -> Lowering:
         loop = self.loop
-        why = not_worthwhile(loop, self.forms, self.iterable)
+        why = not_worthwhile(loop, self.forms, self.iterable, _on_device())
         if why is not None:
             return Lowering(None, (why, loop.lineno), ())
         self._read = True

@@ -16,13 +16,17 @@ from adarray.loops.forms import ArrayForm, Form, WholeNumber
 # Calls that unrolling records, and the elements of the largest array statement that a loop of at
 # least that many is captured with.
 _LIMITS = ((200, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22))
+_SLOWER = 16  # times as many calls must be saved where a thread of a GPU runs the loop
 _UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
 _ABOUT = frozenset(("shape", "size", "ndim", "dtype"))
 
 
 def not_worthwhile(
-    loop: ast.For | ast.While, variables: Mapping[str, Form], iterable: Any
+    loop: ast.For | ast.While,
+    variables: Mapping[str, Form],
+    iterable: Any,
+    on_device: bool = False,
 ) -> str | None:
     """Return why a loop is better unrolled, None if it is not.
 
@@ -32,6 +36,8 @@ def not_worthwhile(
     variables : mapping of str to Form
     iterable : object
         What it runs over; None for ``while``.
+    on_device : bool
+        Whether a GPU would run it, whose single threads are slow.
     """
     counted = trips(iterable)
     if counted is None and isinstance(loop, ast.For):
@@ -39,6 +45,8 @@ def not_worthwhile(
     if counted is not None and counted < 2:
         return f"it has {counted} iterations"
     calls = (_UNKNOWN if counted is None else counted) * _calls(loop.body, variables, counted)
+    if on_device:
+        calls //= _SLOWER
     if calls < _LIMITS[0][0]:
         return f"it is short: about {calls} operations"
     width = _width(loop, variables)
