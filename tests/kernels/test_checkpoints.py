@@ -77,12 +77,16 @@ def test_random_kernels_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
         raise TapeError("no room")
 
     def replaced(
-        self: Execution, kernel: Any, counting: Any = None, checkpoints: Any = None, **more: Any
+        self: Execution,
+        kernel: Any,
+        counting: Any = None,
+        checkpoints: Any = None,
+        alone: Any = False,
     ) -> Any:
         taped = any(isinstance(s, Push) for s in all_statements(kernel.body))
         if forced and taped and checkpoints is None:
             return full
-        return compiled(self, kernel, counting, checkpoints, **more)
+        return compiled(self, kernel, counting, checkpoints, alone)
 
     monkeypatch.setattr(Execution, "compiled", replaced)
     for seed in SEEDS:
