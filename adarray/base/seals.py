@@ -29,7 +29,7 @@ from adarray.base import protection
 from adarray.base.hooks import Hook
 
 if TYPE_CHECKING:
-    import ctypes
+    from cffi import FFI
 
 # Of the system call userfaultfd, where numbers of requests are encoded as below.
 _NUMBERS = {"x86_64": 323, "aarch64": 282, "riscv64": 282, "s390x": 355}
@@ -71,17 +71,18 @@ class _Kernel:
         number = _NUMBERS.get(platform.machine())
         if sys.platform != "linux" or number is None or sys.maxsize < 1 << 32 or _filtered():
             raise OSError("there is no account of writes")
-        import ctypes
         import fcntl
 
+        from cffi import FFI
+
+        ffi = FFI()
+        ffi.cdef("long syscall(long number, ...);")
         self.ioctl = fcntl.ioctl
-        self._ctypes = ctypes
-        call = ctypes.CDLL(None, use_errno=True).syscall
-        call.restype = ctypes.c_long
-        flags = ctypes.c_int(os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
-        self.descriptor: int = call(ctypes.c_long(number), flags)
+        self._ffi = ffi
+        flags = ffi.cast("int", os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
+        self.descriptor: int = ffi.dlopen(None).syscall(number, flags)
         if self.descriptor < 0:
-            raise OSError(ctypes.get_errno(), "userfaultfd")
+            raise OSError(ffi.errno, "userfaultfd")
         try:
             wanted = _WP | _WP_UNPOPULATED | _WP_ASYNC
             self.ioctl(self.descriptor, _UFFDIO_API, struct.pack("3Q", _API, wanted, 0))
@@ -89,8 +90,8 @@ class _Kernel:
         except OSError:
             os.close(self.descriptor)
             raise
-        self._region = (ctypes.c_uint64 * 3)()
-        self._at = ctypes.addressof(self._region)
+        self._region = ffi.new("uint64_t[3]")
+        self._at = int(ffi.cast("uintptr_t", self._region))
         self.native = native_hook.call()
         try:
             self.any_page(self._at & -_PAGE, (self._at & -_PAGE) + _PAGE, _FILE, 0)
@@ -103,9 +104,9 @@ class _Kernel:
         os.close(self.descriptor)
         os.close(self.pages)
 
-    def memory(self, address: int, size: int) -> ctypes.Array[ctypes.c_char]:
-        """Return a view of memory, whose bytes are in `raw`."""
-        return (self._ctypes.c_char * size).from_address(address)
+    def memory(self, address: int, size: int) -> FFI.buffer:
+        """Return a view of memory."""
+        return self._ffi.buffer(self._ffi.cast("char *", address), size)
 
     def question(
         self, low: int, high: int, categories: int, inverted: int, flags: int = 0
@@ -238,7 +239,7 @@ class Account:
     def begin(self) -> None:
         """Begin to watch, once the pages are protected."""
         head, tail = self._ends
-        self._end_bytes: tuple[bytes, bytes] = head.raw, tail.raw
+        self._end_bytes: tuple[bytes, bytes] = head[:], tail[:]
 
     def resume(self) -> bool:
         """Begin to watch again after a rest; return False if anything was written meanwhile."""
@@ -261,14 +262,14 @@ class Account:
                 return False
             self.shares_pages = True
         head, tail = self._ends
-        if self._any_written(self._inner) or (head.raw, tail.raw) != self._end_bytes:
+        if self._any_written(self._inner) or (head[:], tail[:]) != self._end_bytes:
             self.written = True
         return self.written
 
     def sample(self) -> bytes:
         """Return some of the bytes."""
         memory, step = self._kernel.memory, (self._size - _SAMPLE) // (_SAMPLES - 1)
-        return b"".join([memory(self._low + i * step, _SAMPLE).raw for i in range(_SAMPLES)])
+        return b"".join([memory(self._low + i * step, _SAMPLE)[:] for i in range(_SAMPLES)])
 
     def _any_written(self, question: bytearray) -> bool:
         """Whether a page was written to, or may have been; a question can be asked again."""
