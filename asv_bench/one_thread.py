@@ -7,8 +7,8 @@ adjoints of some of them, compiled by ``cc -O3 -march=native`` (``$CC`` names an
 
 from __future__ import annotations
 
-import ctypes
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cffi import FFI
 
 import adarray
 from adarray.kernels import RawKernel
@@ -25,6 +26,7 @@ from adarray.kernels import RawKernel
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from one_thread_kernels import PATTERNS
 
+FFI_ = FFI()
 ROUNDS = 15
 FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 # Sizes, and the arguments of the adjoints by hand: "x_b" is the cotangent of "x".
@@ -39,14 +41,17 @@ LOOPS = {
 }  # fmt: skip
 
 
-def library(folder: str) -> ctypes.CDLL:
+def library(folder: str) -> Any:
     """Return the adjoints by hand, compiled."""
     target = Path(folder) / "one_thread.so"
     source = Path(__file__).with_name("one_thread.c")
     compiler = os.environ.get("CC", "cc")
     command = [compiler, *FLAGS, "-shared", "-fPIC", "-o", str(target), str(source), "-lm"]
     subprocess.run(command, check=True)
-    return ctypes.CDLL(str(target))
+    prototypes = re.findall(r"^void \w+\([^)]*\)", source.read_text(), re.MULTILINE)
+    FFI_.cdef("typedef double R; typedef int64_t I;")
+    FFI_.cdef("".join(re.sub(r"\bRS\b", "", p) + ";\n" for p in prototypes))
+    return FFI_.dlopen(str(target))
 
 
 def least(call: Callable[[], Any]) -> float:
@@ -62,7 +67,7 @@ def least(call: Callable[[], Any]) -> float:
 class Loop:
     """A loop, its gradient, and that by hand."""
 
-    def __init__(self, name: str, adjoints: ctypes.CDLL) -> None:
+    def __init__(self, name: str, adjoints: Any) -> None:
         size, self.signature = LOOPS[name]
         args = PATTERNS[name].args(size, np.random.default_rng(0))
         kernel = RawKernel(PATTERNS[name].source.replace("REAL", "double"), "k")
@@ -76,7 +81,6 @@ class Loop:
         outputs = self.execution.outputs
         self.cotangents = {n: rng.normal(size=self.values[n].shape) for n in outputs}
         self.function = getattr(adjoints, name)
-        self.function.restype = None
 
     def value(self) -> Any:
         """Run the loop."""
@@ -100,12 +104,12 @@ class Loop:
         for word in self.signature.split():
             x: Any = gradients[word[:-2]] if word.endswith("_b") else self.values[word]
             if word in self.integers:
-                args.append(ctypes.c_int64(x))
+                args.append(int(x))
             elif not np.ndim(x):
-                args.append(ctypes.c_double(x))
+                args.append(float(x))
             else:
                 arrays.append(x.copy() if word in self.cotangents else x)
-                args.append(ctypes.c_void_p(arrays[-1].ctypes.data))
+                args.append(FFI_.cast("double *", arrays[-1].ctypes.data))
         self.function(*args)
         return gradients
 
