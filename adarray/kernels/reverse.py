@@ -388,16 +388,17 @@ class Reverse:
 
     def _write(self, n: Write, out: list[Any]) -> None:
         added = self.added(n)
+        if added is not None and not dependent(added, self.active.values):
+            return
         index = self.read(n.index, out)
         b = shadow(n.buffer)
         dtype = n.value.dtype
         if added is not None:
-            if dependent(added, self.active.values):
-                if n.order in self.needs.plan.steady:
-                    g: Expr = self.steady[-1].value(b, n.index, dtype)
-                else:
-                    g = self.named(Load(dtype, b, index), out)
-                self.push(added, g, out)
+            if n.order in self.needs.plan.steady:
+                g: Expr = self.steady[-1].value(b, n.index, dtype)
+            else:
+                g = self.named(Load(dtype, b, index), out)
+            self.push(added, g, out)
             return
         if n.result is not None and n.result in self.active.values:
             raise KernelError(
@@ -516,8 +517,8 @@ class Reverse:
                 break
             going += more
             self.live = outside
-        if not body:
-            return
+        if not body and not self.needs.taped.get(n.number):
+            return  # else what its iterations have put on the tape is to be taken off
         for c in going:
             first: Expr = build.const(0, c.dtype)
             if c.out in self.live:

@@ -285,3 +285,46 @@ def test_both_parts_of_a_branch_assign_the_same(backend: str) -> None:
 
             got = adarray.grad(f)(x)[:threads]
             np.testing.assert_allclose(got, (4 * x**3 + 2 * x)[:threads], rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_loops_without_an_adjoint_leave_nothing_on_the_tape(backend: str, threads: int) -> None:
+    """What the index of an addition was made of stayed there, and was taken for other values."""
+    kernel = RawKernel(
+        """
+        __global__ void k(const double *y, double *b, double *z, double *out) {
+            int i = threadIdx.x;
+            double t = 0.25;
+            for (int c = 0; c < 5; c++) {
+                int n = 0;
+                while (n < 2) {
+                    b[4 * i + n + 1] += 1.0;
+                    n = n + 1;
+                    if (y[i] > n) break;
+                }
+                t = 0.5 * t + 0.25 * (y[i] * z[i]);
+                z[i] = y[i] * t;
+            }
+            out[i] = t;
+        }""",
+        "k",
+    )
+
+    def plain(y: Any) -> Any:
+        t, z = 0.25, 1.5
+        for _ in range(5):
+            t = 0.5 * t + 0.25 * (y * z)
+            z = y * t
+        return t
+
+    y = np.array([0.3, 1.2, 0.7])
+    with adarray.use(backend):
+
+        def f(y: Any) -> Any:
+            arrays = (y, np.concatenate([y] * 4), np.full(3, 1.5), np.zeros(3))
+            return np.sum(kernel.apply(1, threads, arrays)[2])
+
+        got = adarray.grad(f)(y)[:threads]
+        expected = [adarray.grad(plain)(float(v)) for v in y[:threads]]
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
