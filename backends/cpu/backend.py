@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from typing import Any
 
+import adarray_native
 import numpy as np
 from adarray_backends.cpu import blas
 from adarray_backends.cpu.runtime import CPUEngine, Cutoffs, KernelLibrary
@@ -144,13 +144,7 @@ class CPUBackend:
         BackendError
             If its C module is missing or cannot be loaded.
         """
-        try:
-            return importlib.import_module("adarray_native.coloring")
-        except ImportError as error:
-            raise BackendError(
-                f"backend {self.name!r}: the C module of colourings cannot be loaded ({error}); "
-                "reinstall adarray on this machine"
-            ) from error
+        return adarray_native.compiled("coloring", "colourings", self.name)
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""

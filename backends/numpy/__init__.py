@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+import adarray_native
 import numpy as np
 
 from adarray.errors import BackendError
@@ -37,13 +37,7 @@ class NumPyBackend:
         BackendError
             If its C module is missing or cannot be loaded.
         """
-        try:
-            return importlib.import_module("adarray_native.seals")
-        except ImportError as error:
-            raise BackendError(
-                f"backend {self.name!r}: the C module of seals cannot be loaded ({error}); "
-                "reinstall adarray on this machine"
-            ) from error
+        return adarray_native.compiled("seals", "seals", self.name)
 
     def info(self) -> dict[str, str]:
         """Return facts to show in ``python -m adarray info``."""
