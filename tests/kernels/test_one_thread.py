@@ -68,6 +68,7 @@ def _as_many_threads(
     return self.of_facts(launch, inputs, Ownership(frozenset(self.buffers)), checkpoints)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["serial", "openmp"])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_gradients_are_those_of_a_tape_of_reads(

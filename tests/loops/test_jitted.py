@@ -183,6 +183,7 @@ def close(a: Any, b: Any) -> None:
     np.testing.assert_allclose(a, b, 1e-4 if single else 1e-10, 1e-5 if single else 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("f", CAPTURED, ids=name_of)
 def test_captured(f: Any, transform: str) -> None:

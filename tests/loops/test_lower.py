@@ -23,6 +23,7 @@ def test_the_kernel_does_what_the_loop_does(name: str) -> None:
     _program(name).check(tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.gradient and n not in RAISING])
 def test_derivatives_are_differences(name: str) -> None:
     _program(name).check_gradients()

@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 from random_loops import LoopProgram
-from trust import BACKENDS, seeds
+from trust import BACKENDS, LONG, seeds
 
 import adarray
 from adarray.base.recording import LoopNote
 from adarray.loops import capture, policy
 
 CLOSE = (1e-7, 1e-9)
+# A dozen in the core; all of them, and more, in full and long runs.
+SEEDS = [k if i < 12 or LONG else pytest.param(k, marks=pytest.mark.slow)
+         for i, k in enumerate(seeds(300))]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +71,7 @@ def same(a: Any, b: Any, scale: float = 1.0) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_values(seed: int, notes: list[LoopNote]) -> None:
     program = LoopProgram(seed)
     args = program.arguments(seed)
@@ -83,7 +86,7 @@ def test_values(seed: int, notes: list[LoopNote]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_gradients(seed: int) -> None:
     program = LoopProgram(seed)
     args = program.arguments(seed)
