@@ -116,7 +116,10 @@ class CudaKernel:
         self.dynamic = len(printer.dynamic)
         self.taped = printer.taped
         self.copies = BlockCopies(kernel, added(kernel), engine)
-        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.text = print_cuda.HEAD + printer.source()
+        self.engine = engine
+        self.by_shape = printer.by_shape
+        self.functions: dict[Any, Any] = {}  # by the shapes of blocks, where the text depends on it
         self.stage, self.fixed = printer.stage, printer.fixed
         self.counting: CudaKernel | None = None
         self.lengths: dict[Any, int] | None = None  # of tapes by launches, where they say it all
@@ -134,7 +137,16 @@ class CudaKernel:
         printer = print_cuda.ThreadCudaPrinter(kernel, _NAME, True)
         self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
         self.stage = self.fixed = 0
-        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.text, self.engine = print_cuda.HEAD + printer.source(), engine
+        self.by_shape, self.functions = False, {}
+
+    def function(self, launch: Launch) -> Any:
+        """Return the compiled function for a launch."""
+        shape = launch.block if self.by_shape else None
+        if shape not in self.functions:
+            text = self.text if shape is None else print_cuda.of_shape(shape, self.text)
+            self.functions[shape] = _on_gpu(text, self.engine)[1]
+        return self.functions[shape]
 
     def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
         args = []
@@ -168,7 +180,7 @@ class CudaKernel:
         shared += self._staged(launch)
         copies = self.copies.placed(launch, args)
         if self.counting is None:
-            self.run(launch.grid, launch.block, args, shared_mem=shared)
+            self.function(launch)(launch.grid, launch.block, args, shared_mem=shared)
             self.copies.fold(copies)
             return 0
         words = self._words(self.counting, launch, values) + self.extra(values)
@@ -183,7 +195,8 @@ class CudaKernel:
         for first in range(0, launch.blocks, many):
             count = min(many, launch.blocks - first)
             rest = [tape, np.int64(first), *map(np.uint32, launch.grid)]
-            self.run((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
+            function = self.function(launch)
+            function((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
         self.copies.fold(copies)
         return many * block
 
@@ -205,7 +218,8 @@ class CudaKernel:
         written = {b.name for b in self.kernel.buffers if b.access != "in"}
         copies = {n: x.copy() if n in written else x for n, x in values.items()}
         args = [*self._arguments(launch, copies), most]
-        self.run(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
+        function = self.function(launch)
+        function(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
         return int(self.library.to_host(most)[0])
 
 
