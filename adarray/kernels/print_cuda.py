@@ -211,17 +211,22 @@ class ThreadCudaPrinter(ThreadPrinter):
             for n in (*BLOCK, "gridDim.x", "gridDim.y", "gridDim.z"):
                 self.text.names[n] = n.replace(".", "_") + "_of"
 
-    def source(self) -> str:
-        """Return the text of the function."""
-        k = self.kernel
+    def params(self) -> list[str]:
+        """Return what the function takes of the kernel's own parameters."""
         params = []
-        for name in k.order:
+        for name in self.kernel.order:
             if name in self.buffers:
                 b = self.buffers[name]
                 star = "const " if b.access == "in" else ""
                 params.append(f"{star}{STORED[b.dtype]} *__restrict__ {name}")
             else:
-                params.append(f"const {STORED[dict(k.scalars)[name]]} {name}")
+                params.append(f"const {STORED[dict(self.kernel.scalars)[name]]} {name}")
+        return params
+
+    def source(self) -> str:
+        """Return the text of the function."""
+        k = self.kernel
+        params = self.params()
         if self.dynamic:
             params.append("const int64_t adarray_dynamic_bytes")
         if self.stage:
@@ -314,8 +319,11 @@ class ThreadCudaPrinter(ThreadPrinter):
             return
         assert isinstance(atomic.value, Load)
         first = replaced(atomic.index, {s.var: Const("int64", 0)})
-        place = f"&{self.element(atomic.buffer, first)}"
-        self.line(f"adarray_row_add({place}, {atomic.value.buffer}, adarray_stage);")
+        self.row(atomic.buffer, first, atomic.value.buffer)
+
+    def row(self, buffer: str, first: Expr, row: str) -> None:
+        """Print the addition of an array to neighbours."""
+        self.line(f"adarray_row_add(&{self.element(buffer, first)}, {row}, adarray_stage);")
 
     def barrier(self, s: Barrier) -> None:
         """Print a barrier."""
