@@ -347,6 +347,8 @@ class LoopCall:
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
+        if BATCHED and any(r.which is not None for r in loop.results):
+            raise NotCaptured("a number is of one type or another for members of a batch", line)
         if BATCHED and loop.failed is not None:
             raise NotCaptured("it may raise an error for some members of a batch", line)
 
@@ -390,7 +392,10 @@ class LoopCall:
             if isinstance(source, Variable):
                 bound.append(self.values[source.name])
             elif result is not None:
-                bound.append(result_of(result, by_name[result.parameter]))
+                form = result.form
+                if result.which is not None:  # a host read, and a guard
+                    form = dict(result.forms)[int(by_name[result.which][0])]
+                bound.append(result_of(form, by_name[result.parameter]))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
             else:

@@ -107,11 +107,17 @@ class Result:
     form : Form
         A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
         Python int; an `ArrayForm` is the buffer, of that shape.
+    which : str, optional
+        A parameter, of one integer, if the variable is of a type that the run decides.
+    forms : tuple of (int, Form)
+        What it is for each of these integers.
     """
 
     variable: str
     parameter: str
     form: Form
+    which: str | None = None
+    forms: tuple[tuple[int, Form], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

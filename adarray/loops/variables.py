@@ -12,7 +12,7 @@ from adarray.core.inplace import sync_if_view
 from adarray.core.loads import StandIn, original
 from adarray.core.trace import Handle, is_borrowed, is_weak, plain_class, root_of
 from adarray.jitting.shared.symbolic import concrete
-from adarray.loops.forms import ArrayForm, Form, Known, Result, Scalar, WholeNumber
+from adarray.loops.forms import ArrayForm, Form, Known, Scalar, WholeNumber
 
 _WORD = 1 << 63
 
@@ -102,15 +102,16 @@ def shaped(x: Any, shape: tuple[int, ...]) -> Any:
     return x if x.shape == shape else x.reshape(shape)
 
 
-def result_of(result: Result, output: Any) -> Any:
+def result_of(form: Form, output: Any) -> Any:
     """Return a variable after the loop, given what the kernel left of it."""
-    form = result.form
     if isinstance(form, ArrayForm):
         return shaped(output, form.shape)
     number = shaped(output, (1,))[0]
     if isinstance(form, WholeNumber):
         return int(number)
     assert isinstance(form, Scalar)
+    if str(number.dtype) != form.dtype:  # which has its digits, of a type that the run decides
+        number = number.astype(form.dtype)
     if not form.weak:
         return number
     return bool(number) if form.dtype == "bool" else number.item()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Assign, Const
+from adarray.compiler.ir.loopir import Const
 from adarray.compiler.ir.threads import Stmt
 from adarray.kernels import build
 from adarray.loops.forms import Known
@@ -253,11 +254,15 @@ class Expressions:
         if not body:
             return combine(first, second)
         variable = self.state.local("test", "bool", first.expr)
-        body.append(Assign(variable.name, second.expr))
+        tag = self.numbers.tag_variable(first.kinds | second.kinds, first, second)
+        self.numbers.set_tag(tag, first)
+        with self.state.block() as last:
+            self.state.assign(variable, second.expr)
+            self.numbers.set_tag(tag, second)
         condition = variable if every else build.logical_not(variable)
-        self.state.branch(condition, body)
+        self.state.branch(condition, body + last)
         result = combine(first, second)
-        return Number(variable, result.kinds, None, result.holds, result.fails)
+        return replace(result, expr=variable, tag=tag)
 
     def _logical(self, node: ast.BoolOp) -> Value:
         every = isinstance(node.op, ast.And)
@@ -312,11 +317,13 @@ class Expressions:
         dtype = stored(kinds)
         assert dtype is not None
         variable = self.state.local(name, dtype)
+        tag = self.numbers.tag_variable(kinds, a, b)
         for statements, x in ((body, a), (other, b)):
             with self.state.block() as last:
                 self.state.assign(variable, x.expr)
+                self.numbers.set_tag(tag, x)
             statements += last
-        return Number(variable, kinds, self.numbers.hull(a, b, test))
+        return Number(variable, kinds, self.numbers.hull(a, b, test), tag=tag)
 
     def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> Value:
         """Return items that are computed where something goes over them."""

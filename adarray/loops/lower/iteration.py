@@ -66,6 +66,15 @@ class Head:
     most: Affine | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Variables for what the last iteration binds, and for which of its kinds that has."""
+
+    variable: Var
+    tag: Var | None
+    last: Number
+
+
 class Loops:
     """Reads loops, into the statements of a `LoopLowering`."""
 
@@ -331,13 +340,15 @@ class Reading:
             if go is not None:
                 self._go(go, index, ended)
             self.carrying.check_writes(carried, body + state.emitter.blocks[-1])
-            for variable, last in exported.values():  # before what they are read from changes
-                state.assign(variable, last.expr)
+            for e in exported.values():  # before what they are read from changes
+                state.assign(e.variable, e.last.expr)
+                self.loops.numbers.set_tag(e.tag, e.last)
             self.carrying.passed_on(carried, after)
             if not counted and count is not None:
                 state.assign(index, build.add(index, build.index(1)))
-        for variable, _ in exported.values():
-            state.emit(Local(variable.name, variable.dtype))
+        for variable in (v for e in exported.values() for v in (e.variable, e.tag)):
+            if variable is not None:
+                state.emit(Local(variable.name, variable.dtype))
         self._emit(count, index, go, body, test)
         low.fresh = fresh
         self._leave(before, after, carried, count, exported)
@@ -387,9 +398,10 @@ class Reading:
             test = self._condition()
         return () if test is None else test.holds
 
-    def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, tuple[Var, Number]]:
+    def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, Exported]:
         """Return variables for what the last iteration binds and is read after the loop."""
-        out: dict[str, tuple[Var, Number]] = {}
+        out: dict[str, Exported] = {}
+        numbers = self.loops.numbers
         for name in self.bound:
             value = after.get(name)
             if name in guesses or not isinstance(value, Number):
@@ -398,7 +410,10 @@ class Reading:
             if live or name == RESULT:  # which is read only if it has been set
                 dtype = stored(value.kinds)
                 assert dtype is not None
-                out[name] = (Var(dtype, self.state.fresh(name)), value)
+                variable, tag = Var(dtype, self.state.fresh(name)), None
+                if self.state.tagged and value.kind is None and numbers.tag(value) is not None:
+                    tag = Var("int64", self.state.fresh("kind"))
+                out[name] = Exported(variable, tag, value)
         return out
 
     def _go(self, go: str, index: Var, ended: Number) -> None:
@@ -453,7 +468,7 @@ class Reading:
         after: dict[str, Value],
         carried: Sequence[Carried],
         count: Number | None,
-        exported: dict[str, tuple[Var, Number]],
+        exported: dict[str, Exported],
     ) -> None:
         """Have names stand for what they are after the loop."""
         low = self.low
@@ -477,8 +492,8 @@ class Reading:
             trips = self.state.facts.symbol([Affine(0)], [most])
         assert trips is not None
         self.carrying.leave(carried, after, trips, self.runs)
-        for name, (variable, last) in exported.items():
-            low.names[name] = Number(variable, last.kinds, last.whole)
+        for name, e in exported.items():
+            low.names[name] = Number(e.variable, e.last.kinds, e.last.whole, tag=e.tag)
 
     def _is_fixed(self, view: View) -> bool:
         """Whether a view is the same one in all iterations."""

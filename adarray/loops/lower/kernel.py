@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adarray.compiler.ir.loopir import Param
+from adarray.compiler.ir.loopir import Expr, Param
 from adarray.compiler.ir.threads import ThreadKernel, used
 from adarray.kernels import build
 from adarray.kernels.simplify import simplified
@@ -31,7 +31,7 @@ from adarray.loops.lower.functions import Functions, Scope
 from adarray.loops.lower.gathering import Gathering
 from adarray.loops.lower.intervals import HIGHEST, LOWEST
 from adarray.loops.lower.iteration import Loops
-from adarray.loops.lower.kinds import DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.kinds import CODES, DTYPES, FLOAT, INT, PYTHON, dtype_of
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
@@ -184,6 +184,19 @@ class LoopLowering:
         )
         return Span(start, stop, step)
 
+    def read(self, loop: ast.For | ast.While, iterable: Any) -> None:
+        """Read the loop."""
+        self.start()
+        if isinstance(loop, ast.For):
+            self.loops.walked(loop, self.iterated(loop, iterable))
+        else:
+            self.loops.while_(loop)
+
+    def is_of_several_kinds(self, wanted: Iterable[str]) -> bool:
+        """Whether there are numbers among variables whose type is not known."""
+        values = (self.names.get(n) for n in wanted)
+        return any(isinstance(v, Number) and v.kind is None for v in values)
+
     def result(self, name: str) -> Result | None:
         """Store what a variable is after the loop; None if it is what it was."""
         value = self.names.get(name)
@@ -197,19 +210,23 @@ class LoopLowering:
             return self._array_result(name, value)
         if not isinstance(value, Number):
             raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
-        kind = value.kind
-        if kind is None:
+        if value.kind is not None:
+            memory = self._left(name, build.cast(value.expr, dtype_of(value.kind)))
+            return Result(name, memory, _form_of(value.kind))
+        if value.tag is None:
             raise self.state.refusal(f"{name!r} is a number of one type or another after the loop")
-        dtype = dtype_of(kind)
+        forms = tuple((CODES[k], _form_of(k)) for k in sorted(value.kinds))
+        memory = self._left(name, value.expr)
+        return Result(name, memory, forms[0][1], self._left(f"{name}_kind", value.tag), forms)
+
+    def _left(self, name: str, value: Expr) -> str:
+        """Return memory of one element in which a number is left."""
+        dtype = value.dtype
         self.state.workspaces += 1
         memory = self.state.parameter(f"{name}_out", Workspace(dtype, (1,)), dtype, True).name
-        self.state.written.add(memory)
         view = self.state.buffer(memory, dtype, (integer(1),))
-        self.state.store(view, build.index(0), build.cast(value.expr, dtype))
-        form: Form = Scalar(dtype, kind in PYTHON)
-        if kind == INT:
-            form = WholeNumber(0)
-        return Result(name, memory, form)
+        self.state.store(view, build.index(0), value)
+        return memory
 
     def _array_result(self, name: str, view: View) -> Result:
         """Return where an array lies after the loop."""
@@ -239,9 +256,14 @@ class LoopLowering:
         return ThreadKernel(name, buffers, scalars, order, (), body)
 
 
+def _form_of(kind: str) -> Form:
+    """Return the form of a number of a kind."""
+    return WholeNumber(0) if kind == INT else Scalar(dtype_of(kind), kind in PYTHON)
+
+
 def _used(kernel: ThreadKernel, results: Iterable[Result]) -> ThreadKernel:
     """Return a kernel without parameters that it does not use, and that are no results."""
-    known = used(kernel.body) | {r.parameter for r in results}
+    known = used(kernel.body) | {p for r in results for p in (r.parameter, r.which) if p}
     return ThreadKernel(
         kernel.name,
         tuple(b for b in kernel.buffers if b.name in known),
@@ -288,18 +310,23 @@ def lower(
 
     own = frozenset(names.uses([loop]).bound) | frozenset(variables)
     changing: frozenset[str] = frozenset()
+    tagged = False
     while True:
-        state = State(loop.lineno, contents=widened, changing=changing)
+        state = State(loop.lineno, contents=widened, changing=changing, tagged=tagged)
         lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
-        lowering.start()
-        if isinstance(loop, ast.For):
-            lowering.loops.walked(loop, lowering.iterated(loop, iterable))
-        else:
-            lowering.loops.while_(loop)
+        try:
+            lowering.read(loop, iterable)
+        except NotCaptured:
+            if tagged or not state.ambiguous:
+                raise
+            tagged = True
+            continue
         wrong = state.steady & state.written - changing
-        if not wrong:
+        several = not tagged and lowering.is_of_several_kinds(wanted)
+        if not wrong and not several:
             break
         changing |= wrong
+        tagged |= several
     state.line = loop.lineno
     results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
     kernel = _used(simplified(lowering.kernel("loop")), results)

@@ -23,6 +23,9 @@ _STORED = {BOOL: "bool", INT: "int64", FLOAT: "float64"}
 # What stands for a kind where NumPy resolves dtypes: a Python bool is one of NumPy's.
 _WEAK: dict[str, Any] = {BOOL: np.dtype(bool), INT: int, FLOAT: float}
 
+# Numbers of kinds, in kernels that find out which one a number has.
+CODES = {k: i for i, k in enumerate((*sorted(PYTHON), *sorted(DTYPES)))}
+
 Kinds = frozenset[str]
 
 

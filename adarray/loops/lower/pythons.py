@@ -115,9 +115,11 @@ class PythonCalls:
             x = self.low.expressions.as_number(walk.item(k))
             self.state.assign(total, Apply(dtype, "add", (total, x.expr)))
         assert walk.count.whole is not None
-        if not self.numbers.facts.at_least(walk.count.whole, 1):
-            kinds |= {INT}
-        return Number(total, kinds)
+        if self.numbers.facts.at_least(walk.count.whole, 1):
+            return Number(total, kinds)
+        some = build.call("less", "bool", build.index(0), walk.count.expr)
+        tag = self.numbers.tag_of_one(some, Number(total, kinds), integer(0))
+        return Number(total, kinds | {INT}, tag=tag)
 
     def range(self, *args: Value) -> Value:
         """Return a range."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,6 +56,10 @@ class State:
         Memories of integers of which it is assumed that nothing writes them.
     changing : frozenset of str
         Those of which that is not assumed.
+    tagged : bool
+        Whether the kernel finds out which of its kinds a number has.
+    ambiguous : bool
+        Whether that would help.
     """
 
     line: int
@@ -70,6 +74,8 @@ class State:
     contents_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     steady: set[str] = field(default_factory=set)
     changing: frozenset[str] = frozenset()
+    tagged: bool = False
+    ambiguous: bool = False
 
     def __post_init__(self) -> None:
         self.emitter.names |= RESERVED | set(SPELLED.values())
@@ -103,7 +109,7 @@ class State:
     def named(self, name: str, value: Number) -> Number:
         """Return a number by a name."""
         expr = self.let(name, value.expr)
-        return Number(expr, value.kinds, value.whole, value.holds, value.fails)
+        return replace(value, expr=expr)
 
     def local(self, name: str, dtype: str, init: Expr | None = None) -> Var:
         """Declare a variable."""

@@ -384,10 +384,12 @@ class Statements:
         dtype = stored(value.kinds)
         assert dtype is not None
         variable = self.state.local("result", dtype)
+        tag = self.low.numbers.tag_variable(value.kinds, value)
         with self.state.block() as last:
             self.state.assign(variable, value.expr)
+            self.low.numbers.set_tag(tag, value)
         body += last
-        return Number(variable, value.kinds, value.whole)
+        return Number(variable, value.kinds, value.whole, tag=tag)
 
     def _merged(
         self, name: str, test: Number, then: tuple[Value, list[Stmt]],

@@ -26,6 +26,8 @@ class Number:
         Of a whole number.
     holds, fails : tuple of Affine
         Of a truth value: forms that are not negative if it is true, and if it is not.
+    tag : Expr, optional
+        Of a number of several kinds: which it has, as `CODES` tells.
     """
 
     expr: Expr
@@ -33,6 +35,7 @@ class Number:
     whole: Affine | None = None
     holds: tuple[Affine, ...] = ()
     fails: tuple[Affine, ...] = ()
+    tag: Expr | None = None
 
     @property
     def kind(self) -> str | None:
