@@ -33,6 +33,7 @@ from adarray.loops.forms import (
     Known,
     LoopKernel,
     NotCaptured,
+    Returnable,
     Source,
     Variable,
     WholeNumber,
@@ -349,6 +350,8 @@ class LoopCall:
             raise NotCaptured("a whole number is another one for each member of a batch", line)
         if BATCHED and any(r.which is not None for r in loop.results):
             raise NotCaptured("a number is of one type or another for members of a batch", line)
+        if BATCHED and loop.returned is not None and loop.returned.flag is not None:
+            raise NotCaptured("it may return for some members of a batch", line)
         if BATCHED and loop.failed is not None:
             raise NotCaptured("it may raise an error for some members of a batch", line)
 
@@ -384,25 +387,41 @@ class LoopCall:
                 result = by_name[parameters[name]]
                 target = self.values[name]
                 assign(target, shaped(result, target.shape))
+
+        def left(value: Returnable) -> Any:
+            """Return what the kernel has left of a value."""
+            if isinstance(value, tuple):
+                return tuple(map(left, value))
+            if isinstance(value, Known):
+                return value.value
+            source = sources[value.parameter]
+            if isinstance(source, Variable):
+                return self.values[source.name]
+            form = value.form
+            if value.which is not None:  # a host read, and a guard
+                form = dict(value.forms)[int(by_name[value.which][0])]
+            return result_of(form, by_name[value.parameter])
+
+        if loop.returned is not None:
+            flag = loop.returned.flag
+            if flag is None or by_name[flag][0] != 0:
+                value = left(loop.returned.value)
+                if expected is not None:
+                    comparing.check(self, expected, {comparing.RETURNED: value})
+                return (*(None for _ in self.place.wanted), (value,))
         by_variable = {r.variable: r for r in loop.results}
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
-            source = None if result is None else sources[result.parameter]
-            if isinstance(source, Variable):
-                bound.append(self.values[source.name])
-            elif result is not None:
-                form = result.form
-                if result.which is not None:  # a host read, and a guard
-                    form = dict(result.forms)[int(by_name[result.which][0])]
-                bound.append(result_of(form, by_name[result.parameter]))
+            if result is not None:
+                bound.append(left(result))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
             else:
                 raise UntraceableError(f"jit, internal: a captured loop does not bind {name}")
         if expected is not None:
             comparing.check(self, expected, dict(zip(self.place.wanted, bound, strict=True)))
-        return tuple(bound)
+        return (*bound, None) if self.place.returns else tuple(bound)
 
     def _bound(
         self, loop: LoopKernel, operation: Operation, recorder: TracingEngine

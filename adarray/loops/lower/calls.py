@@ -24,6 +24,7 @@ from adarray.loops.lower.pythons import PythonCalls
 from adarray.loops.lower.stacking import StackingCalls
 from adarray.loops.lower.values import (
     Array,
+    Closure,
     Items,
     Lazy,
     Method,
@@ -85,6 +86,8 @@ class Calls:
         """Return the value of a call."""
         if isinstance(function, Method):
             return self._method(function, args, keywords)
+        if isinstance(function, Closure):
+            return self.low.functions.of_the_loop(function, args, keywords)
         if not isinstance(function, Known):
             raise self.state.refusal(f"a call of {self.low.expressions.shown(function)}")
         f = function.value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from adarray.loops.forms import Known
 from adarray.loops.lower.kinds import BOOL, INT, stored
 from adarray.loops.lower.values import (
     Array,
+    Closure,
     Items,
     Lazy,
     Method,
@@ -62,7 +64,8 @@ class Expressions:
             ast.Tuple: lambda n: Items(self.values(n.elts)),
             ast.List: lambda n: Items(self.values(n.elts)),
             ast.Slice: self._slice, ast.GeneratorExp: self._comprehension,
-            ast.ListComp: self._comprehension,
+            ast.ListComp: self._comprehension, ast.NamedExpr: self._named,
+            ast.Lambda: lambda n: self.low.functions.closure(n),
         }  # fmt: skip
 
     # -- values ------------------------------------------------------------------------------------
@@ -74,6 +77,22 @@ class Expressions:
         if reader is None:
             raise self.state.refusal(f"{type(node).__name__} is not understood")
         return reader(node)
+
+    def _named(self, node: ast.NamedExpr) -> Value:
+        self.low.statements.bind(node.target, self.value(node.value))
+        return self.low.lookup(node.target.id)
+
+    @contextmanager
+    def binding_nothing(self) -> Iterator[None]:
+        """Refuse names that are bound inside, where that may not be evaluated."""
+        before = self.low.names
+        self.low.names = dict(before)
+        yield
+        if self.low.names.keys() != before.keys() or any(
+            v is not before[n] for n, v in self.low.names.items()
+        ):
+            raise self.state.refusal("a name is bound by a part of an expression")
+        self.low.names = before
 
     def values(self, nodes: Sequence[ast.expr]) -> tuple[Value, ...]:
         """Return the values of expressions, one after the other."""
@@ -130,6 +149,7 @@ class Expressions:
             return f"the object {name}" if name else f"an object of {type(value.value).__name__}"
         return {
             View: "an array", Lazy: "an array", Items: "a tuple", Method: "a method",
+            Closure: "a function",
             Span: "a range", Number: "a number",
         }.get(type(value), "this")  # fmt: skip
 
@@ -248,7 +268,7 @@ class Expressions:
         if isinstance(first.expr, Const):
             return rest() if bool(first.expr.value) is every else first
         known = first.holds if every else first.fails
-        with self.state.block() as body, self.state.facts.assuming(known):
+        with self.state.block() as body, self.state.facts.assuming(known), self.binding_nothing():
             second = self.numbers.truth(rest())
         combine = self.numbers.both if every else self.numbers.either
         if not body:
@@ -290,9 +310,10 @@ class Expressions:
             test = self.truth(node.test)
         if isinstance(test.expr, Const):
             return self.value(node.body if test.expr.value else node.orelse)
-        with self.state.block() as body, self.state.facts.assuming(test.holds):
+        facts, nothing = self.state.facts, self.binding_nothing
+        with self.state.block() as body, facts.assuming(test.holds), nothing():
             first = self.value(node.body)
-        with self.state.block() as orelse, self.state.facts.assuming(test.fails):
+        with self.state.block() as orelse, facts.assuming(test.fails), nothing():
             second = self.value(node.orelse)
         a, b = self.as_number(first), self.as_number(second)
         if not body and not orelse:
@@ -336,6 +357,8 @@ class Expressions:
         def element(item: Value) -> Value:
             before = dict(self.low.names)
             self.low.statements.bind(generator.target, item)
+            if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
+                raise self.state.refusal("a name is bound in a comprehension")
             value = self.low.elements.settled(self.value(node.elt), "item")
             self.low.names = before
             return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adarray.compiler.ir.loopir import Const, Load, Local, Var
 from adarray.compiler.ir.threads import Stmt, While, for_
 from adarray.kernels import build
-from adarray.loops.forms import NotCaptured
+from adarray.loops.forms import Known, NotCaptured
 from adarray.loops.lower import names
 from adarray.loops.lower.carrying import (
     MOST_GUESSES,
@@ -68,11 +68,18 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Variables for what the last iteration binds, and for which of its kinds that has."""
+    """What the last iteration binds.
 
-    variable: Var
-    tag: Var | None
-    last: Number
+    Attributes
+    ----------
+    value : Value
+        What it is after the loop.
+    numbers : tuple of (Number, Number)
+        Of variables, and of what they are set to at the end of an iteration.
+    """
+
+    value: Value
+    numbers: tuple[tuple[Number, Number], ...]
 
 
 class Loops:
@@ -159,14 +166,41 @@ class Loops:
 
     def while_(self, node: ast.While) -> None:
         """Read a loop that goes on as long as a condition holds."""
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
+            if node.orelse:
+                raise self.state.refusal("else of a loop whose condition binds a name")
+            node = _with_test_inside(node)
         self._read(Head(node, None, lambda _: None, node.test))
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, head: Head) -> None:
+        """Read a loop, and what is done if nothing ends it early."""
+        if any(map(names.leaves, head.node.orelse)):
+            raise self.state.refusal("a jump in the else of a loop")
+        breaks = bool(head.node.orelse) and names.has_break(head.node.body)
+        frame = self.low.statements.frames[-1:]
+        if breaks:
+            self.low.names[self.broken(head.node)] = flag(False)
+        self._read_or_peel(head)
+        if breaks:
+            broken = self.low.names.pop(self.broken(head.node))
+            assert isinstance(broken, Number)
+            orelse = head.node.orelse
+            self.low.statements.branch(
+                broken, lambda: None, lambda: self.low.statements.block(orelse)
+            )
+        elif head.node.orelse and names.returns(head.node) and frame:
+            self.low.statements.guarded(head.node.orelse)
+        else:
+            self.low.statements.block(head.node.orelse)
+
+    def broken(self, node: ast.For | ast.While) -> str:
+        """Return the name that tells whether a `break` has ended a loop that has an else."""
+        return f"%broken{node.lineno}_{node.col_offset}"
+
+    def _read_or_peel(self, head: Head) -> None:
         """Read a loop; where the first iteration is of a type of its own, that one by itself."""
-        if head.node.orelse:
-            raise self.state.refusal("else of a loop")
         if head.count is not None and head.count.whole == Affine(0):
             return
         saved, line = self.low.snapshot(), self.state.line
@@ -216,6 +250,8 @@ class Loops:
         low.statements.frames.pop()
         ended = low.names[frame.ended or ""]
         assert isinstance(ended, Number)
+        if self.broken(head.node) in low.names:
+            low.names[self.broken(head.node)] = ended
         return ended
 
     def _settle(self, head: Head) -> None:
@@ -239,12 +275,27 @@ class Loops:
             guesses, period = wider, again
         raise self.state.refusal("numbers that grow in a way that is not understood")
 
+    def is_fixed(self, view: View) -> bool:
+        """Whether a view is the same one in all iterations."""
+        parts = [view.offset, *(x for a in view.axes for x in (a.extent, a.stride))]
+        fixed = all(x.whole is not None and x.whole.value is not None for x in parts)
+        return fixed and self.state.is_fixed(*(x.expr for x in parts))
+
     def runs(self, head: Head) -> bool:
         """Whether there is surely an iteration."""
         if head.count is not None:
             assert head.count.whole is not None
             return self.state.facts.at_least(head.count.whole, 1)
         return isinstance(head.test, ast.Constant) and bool(head.test.value)
+
+
+def _with_test_inside(node: ast.While) -> ast.While:
+    """Return a loop that tests its condition in its body."""
+    at = {f: getattr(node.test, f) for f in ("lineno", "col_offset", "end_lineno",
+                                             "end_col_offset")}  # fmt: skip
+    stop = ast.If(ast.UnaryOp(ast.Not(), node.test, **at), [ast.Break(**at)], [], **at)
+    again = ast.While(ast.Constant(True, **at), [stop, *node.body], [])
+    return ast.copy_location(again, node)
 
 
 class Reading:
@@ -275,9 +326,13 @@ class Reading:
             or names.is_bound_by_assignment([head.node], n)
         ]  # fmt: skip
         # What a return sets: flags of the bodies that it leaves.
-        returns = any(isinstance(n, ast.Return) for n in ast.walk(head.node))
+        returns = names.returns(head.node)
         self.flags = self.low.statements.going_on() if returns else {}
         self.bound += [*self.flags, *([RESULT] if returns else [])]
+        broken = self.loops.broken(head.node)
+        if broken in self.low.names:
+            self.bound.append(broken)
+            self.used.exposed.add(broken)
 
     def first(self) -> dict[str, Guess | ArrayGuess]:
         """Return what is carried, as it is before the loop."""
@@ -340,15 +395,18 @@ class Reading:
             if go is not None:
                 self._go(go, index, ended)
             self.carrying.check_writes(carried, body + state.emitter.blocks[-1])
-            for e in exported.values():  # before what they are read from changes
-                state.assign(e.variable, e.last.expr)
-                self.loops.numbers.set_tag(e.tag, e.last)
+            for variable, last in (p for e in exported.values() for p in e.numbers):
+                # Before what they are read from changes.
+                for set_, to in ((variable.expr, last.expr), (variable.tag, last.tag)):
+                    if isinstance(set_, Var) and to is not None:
+                        state.assign(set_, to)
             self.carrying.passed_on(carried, after)
             if not counted and count is not None:
                 state.assign(index, build.add(index, build.index(1)))
-        for variable in (v for e in exported.values() for v in (e.variable, e.tag)):
-            if variable is not None:
-                state.emit(Local(variable.name, variable.dtype))
+        for number_ in (p[0] for e in exported.values() for p in e.numbers):
+            for v in (number_.expr, number_.tag):
+                if isinstance(v, Var):
+                    state.emit(Local(v.name, v.dtype))
         self._emit(count, index, go, body, test)
         low.fresh = fresh
         self._leave(before, after, carried, count, exported)
@@ -401,20 +459,38 @@ class Reading:
     def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, Exported]:
         """Return variables for what the last iteration binds and is read after the loop."""
         out: dict[str, Exported] = {}
-        numbers = self.loops.numbers
         for name in self.bound:
             value = after.get(name)
-            if name in guesses or not isinstance(value, Number):
+            if name in guesses or value is None:
                 continue
             live = self.runs and self.low.is_live(name, self.head.node)
             if live or name == RESULT:  # which is read only if it has been set
-                dtype = stored(value.kinds)
-                assert dtype is not None
-                variable, tag = Var(dtype, self.state.fresh(name)), None
-                if self.state.tagged and value.kind is None and numbers.tag(value) is not None:
-                    tag = Var("int64", self.state.fresh("kind"))
-                out[name] = Exported(variable, tag, value)
+                exported = self._exported_value(name, value)
+                if exported is not None:
+                    out[name] = exported
         return out
+
+    def _exported_value(self, name: str, value: Value) -> Exported | None:
+        if isinstance(value, Items) and name == RESULT:
+            parts = [self._exported_value(name, v) for v in value.items]
+            known = [p for p in parts if p is not None]
+            if len(known) < len(parts):
+                return None
+            pairs = tuple(pair for p in known for pair in p.numbers)
+            return Exported(Items(tuple(p.value for p in known)), pairs)
+        if name == RESULT and (isinstance(value, Known) or (
+            isinstance(value, View) and self.loops.is_fixed(value)
+        )):  # fmt: skip
+            return Exported(value, ())
+        if not isinstance(value, Number):
+            return None
+        dtype = stored(value.kinds)
+        assert dtype is not None
+        variable, tag = Var(dtype, self.state.fresh(name)), None
+        if self.state.tagged and value.kind is None and value.tag is not None:
+            tag = Var("int64", self.state.fresh("kind"))
+        after = Number(variable, value.kinds, value.whole, tag=tag)
+        return Exported(after, ((after, value),))
 
     def _go(self, go: str, index: Var, ended: Number) -> None:
         """Write whether there is another iteration."""
@@ -479,7 +555,7 @@ class Reading:
         for name in self.bound:
             if name in before or name in after:
                 value = after.get(name)
-                kept = isinstance(value, View) and self._is_fixed(value) and self.runs
+                kept = isinstance(value, View) and self.loops.is_fixed(value) and self.runs
                 if isinstance(value, View) and value.buffer.name in homes:
                     kept = False
                 reason = Missing(f"{name!r} may not be bound after the loop")
@@ -493,10 +569,4 @@ class Reading:
         assert trips is not None
         self.carrying.leave(carried, after, trips, self.runs)
         for name, e in exported.items():
-            low.names[name] = Number(e.variable, e.last.kinds, e.last.whole, tag=e.tag)
-
-    def _is_fixed(self, view: View) -> bool:
-        """Whether a view is the same one in all iterations."""
-        parts = [view.offset, *(x for a in view.axes for x in (a.extent, a.stride))]
-        fixed = all(x.whole is not None and x.whole.value is not None for x in parts)
-        return fixed and self.state.is_fixed(*(x.expr for x in parts))
+            low.names[name] = e.value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adarray.compiler.ir.loopir import Expr, Param
+from adarray.compiler.ir.loopir import Const, Expr, Param
 from adarray.compiler.ir.threads import ThreadKernel, used
 from adarray.kernels import build
 from adarray.kernels.simplify import simplified
@@ -15,9 +15,12 @@ from adarray.loops.forms import (
     ArrayForm,
     Bound,
     Form,
+    Known,
     LoopKernel,
     NotCaptured,
     Result,
+    Returnable,
+    Returned,
     Scalar,
     Variable,
     WholeNumber,
@@ -35,9 +38,11 @@ from adarray.loops.lower.kinds import CODES, DTYPES, FLOAT, INT, PYTHON, dtype_o
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
-from adarray.loops.lower.statements import Statements
-from adarray.loops.lower.values import Missing, Number, Span, Value, View, integer, number
+from adarray.loops.lower.statements import RESULT, Frame, Statements, flag
+from adarray.loops.lower.values import Items, Missing, Number, Span, Value, View, integer, number
 from adarray.loops.lower.views import Indexing
+
+_GOES_ON = "%live_loop"  # whether the loop has not returned from the function, among names
 
 
 class LoopLowering:
@@ -125,7 +130,8 @@ class LoopLowering:
             [len(b) for b in s.emitter.blocks], set(s.emitter.names), dict(s.parameters),
             dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
             dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
-            list(self.statements.frames), self.functions.depth, self.scope, self.in_test,
+            list(self.statements.frames), self.functions.depth, list(self.functions.callers),
+            self.scope, self.in_test,
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
@@ -134,7 +140,7 @@ class LoopLowering:
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
          self.names, self.stores, self.homes, self.fresh, self.unsure,
          self.statements.frames,
-         self.functions.depth, self.scope, self.in_test) = saved  # fmt: skip
+         self.functions.depth, self.functions.callers, self.scope, self.in_test) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)
@@ -187,6 +193,9 @@ class LoopLowering:
     def read(self, loop: ast.For | ast.While, iterable: Any) -> None:
         """Read the loop."""
         self.start()
+        if names.returns(loop):
+            self.statements.frames.append(Frame(_GOES_ON, None, True))
+            self.names[_GOES_ON] = flag(True)
         if isinstance(loop, ast.For):
             self.loops.walked(loop, self.iterated(loop, iterable))
         else:
@@ -194,18 +203,45 @@ class LoopLowering:
 
     def is_of_several_kinds(self, wanted: Iterable[str]) -> bool:
         """Whether there are numbers among variables whose type is not known."""
-        values = (self.names.get(n) for n in wanted)
-        return any(isinstance(v, Number) and v.kind is None for v in values)
+        values = [self.names[n] for n in (*wanted, RESULT) if n in self.names]
+        while values:
+            v = values.pop()
+            if isinstance(v, Items):
+                values += v.items
+            elif isinstance(v, Number) and v.kind is None:
+                return True
+        return False
 
     def result(self, name: str) -> Result | None:
         """Store what a variable is after the loop; None if it is what it was."""
         value = self.names.get(name)
         if value is None:
             raise self.state.refusal(f"{name!r} may not be bound")
-        if isinstance(value, Missing):
-            raise self.state.refusal(value.reason)
         if value is self.initial.get(name):
             return None
+        return self._result(name, value)
+
+    def returned(self) -> Returned | None:
+        """Store what the function returns if the loop does so; None if it does not."""
+        live, value = self.names.get(_GOES_ON), self.names.get(RESULT)
+        if not isinstance(live, Number) or value is None:
+            return None
+        if isinstance(live.expr, Const):
+            return None if live.expr.value else Returned(None, self._returnable(value))
+        gone = build.cast(self.numbers.negated(live).expr, "int64")
+        return Returned(self._left("returned", gone), self._returnable(value))
+
+    def _returnable(self, value: Value) -> Returnable:
+        if isinstance(value, Items):
+            return tuple(map(self._returnable, value.items))
+        if isinstance(value, Known) and value.value is None:
+            return value
+        return self._result("result", value)
+
+    def _result(self, name: str, value: Value) -> Result:
+        """Store a value for what comes after the loop."""
+        if isinstance(value, Missing):
+            raise self.state.refusal(value.reason.replace("%", ""))
         if isinstance(value, View):
             return self._array_result(name, value)
         if not isinstance(value, Number):
@@ -261,9 +297,22 @@ def _form_of(kind: str) -> Form:
     return WholeNumber(0) if kind == INT else Scalar(dtype_of(kind), kind in PYTHON)
 
 
-def _used(kernel: ThreadKernel, results: Iterable[Result]) -> ThreadKernel:
+def _results(value: Returnable) -> list[Result]:
+    """Return what there is of results in what is returned."""
+    if isinstance(value, tuple):
+        return [r for v in value for r in _results(v)]
+    return [value] if isinstance(value, Result) else []
+
+
+def _used(
+    kernel: ThreadKernel, results: Iterable[Result], returned: Returned | None
+) -> ThreadKernel:
     """Return a kernel without parameters that it does not use, and that are no results."""
-    known = used(kernel.body) | {p for r in results for p in (r.parameter, r.which) if p}
+    known = used(kernel.body)
+    if returned is not None:
+        known |= {returned.flag or ""}
+        results = [*results, *_results(returned.value)]
+    known |= {p for r in results for p in (r.parameter, r.which) if p}
     return ThreadKernel(
         kernel.name,
         tuple(b for b in kernel.buffers if b.name in known),
@@ -328,8 +377,11 @@ def lower(
         changing |= wrong
         tagged |= several
     state.line = loop.lineno
-    results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
-    kernel = _used(simplified(lowering.kernel("loop")), results)
+    returned = lowering.returned()
+    results: tuple[Result, ...] = ()
+    if returned is None or returned.flag is not None:
+        results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
+    kernel = _used(simplified(lowering.kernel("loop")), results, returned)
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
@@ -339,7 +391,7 @@ def lower(
         source = parameters[name].source
         assert isinstance(source, Variable)
         assumed.append((source.name, *bounds))
-    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed)
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed, returned)
 
 
 def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:

@@ -250,12 +250,19 @@ class State:
             return
         if isinstance(condition, Const):
             raise self.refusal("it raises an error")
+        self.emit(if_(condition, [self._failure()]))
+
+    def fail(self) -> None:
+        """Note that Python raises an error."""
+        self.emit(self._failure())
+
+    def _failure(self) -> Stmt:
         if _FAILED not in self.parameters:
             name = self.fresh("failed")
             self.parameters[_FAILED] = Parameter(name, _FAILED[0], "int64", True)
         name = self.parameters[_FAILED].name
         self.written.add(name)
-        self.emit(if_(condition, [Store(name, build.index(0), build.index(1))]))
+        return Store(name, build.index(0), build.index(1))
 
     # -- memory ------------------------------------------------------------------------------------
 

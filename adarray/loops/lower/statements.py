@@ -72,7 +72,9 @@ class Statements:
             ast.If: lambda s: self._if(s, s.body, s.orelse), ast.Expr: self._expression,
             ast.For: self._for, ast.While: self._while,
             ast.Pass: lambda _: None, ast.Break: self._jump, ast.Continue: self._jump,
-            ast.Return: self._jump, ast.Assert: self._assert,
+            ast.Return: self._jump, ast.Assert: self._assert, ast.Raise: self._raise,
+            ast.Try: self._try, ast.With: self._with, ast.Delete: self._delete,
+            ast.FunctionDef: self._define,
         }  # fmt: skip
 
     def _for(self, s: ast.For) -> None:
@@ -96,13 +98,13 @@ class Statements:
                     self._if(s, [*s.body, *rest], s.orelse)
                     return
             self.statement(s)
-            if isinstance(s, (ast.Break, ast.Continue, ast.Return)):
+            if isinstance(s, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
                 return
             if jumps and rest:
-                self._guarded(rest)
+                self.guarded(rest)
                 return
 
-    def _guarded(self, rest: Sequence[ast.stmt]) -> None:
+    def guarded(self, rest: Sequence[ast.stmt]) -> None:
         """Read what is done only if nothing has left the innermost body."""
         live = self.low.names[self.frames[-1].live]
         assert isinstance(live, Number)
@@ -162,8 +164,49 @@ class Statements:
     def _assert(self, s: ast.Assert) -> None:
         with self.low.testing():
             test = self.low.expressions.truth(s.test)
-        if not isinstance(test.expr, Const) or not test.expr.value:
-            raise self.state.refusal("an assertion that is not known to hold")
+        self.state.fail_if(self.low.numbers.negated(test).expr)
+
+    def _raise(self, _: ast.Raise) -> None:
+        """Note that Python raises an error; nothing that comes next is of use."""
+        self.state.fail()
+        self.low.names[self.frames[-1].live] = flag(False)
+
+    def _try(self, s: ast.Try) -> None:
+        # An error that is handled is noted as any other is: then the loop runs in Python.
+        if s.finalbody and any(map(names.leaves, (*s.body, *s.orelse))):
+            raise self.state.refusal("a jump out of a statement that has a finally clause")
+        self.block([*s.body, *s.orelse, *s.finalbody])
+
+    def _with(self, s: ast.With) -> None:
+        for item in s.items:
+            if item.optional_vars is not None or not self._is_errstate(item.context_expr):
+                raise self.state.refusal("the statement with is not understood")
+        self.block(s.body)
+
+    def _is_errstate(self, node: ast.expr) -> bool:
+        """Whether a context only says that NumPy goes on where a number is odd."""
+        if not isinstance(node, ast.Call) or node.args:
+            return False
+        function = self.low.expressions.value(node.func)
+        if not isinstance(function, Known) or function.value is not np.errstate:
+            return False
+        return all(
+            k.arg in ("all", "divide", "over", "under", "invalid")
+            and isinstance(k.value, ast.Constant) and k.value.value in ("ignore", "warn")
+            for k in node.keywords
+        )  # fmt: skip
+
+    def _delete(self, s: ast.Delete) -> None:
+        for target in s.targets:
+            if not isinstance(target, ast.Name):
+                raise self.state.refusal("an item or an attribute is deleted")
+            self.low.lookup(target.id)
+            self.low.names[target.id] = Missing(f"{target.id!r} may not be bound")
+
+    def _define(self, s: ast.FunctionDef) -> None:
+        if s.decorator_list:
+            raise self.state.refusal("a function that is decorated")
+        self.low.names[s.name] = self.low.functions.closure(s)
 
     # -- assignments -------------------------------------------------------------------------------
 
@@ -379,6 +422,10 @@ class Statements:
 
     def _result(self, value: Value | None, body: list[Stmt]) -> Value:
         """Return what a function returns if it does so in one part of a branch."""
+        if isinstance(value, Items):
+            return Items(tuple(self._result(v, body) for v in value.items))
+        if isinstance(value, Known) or (isinstance(value, View) and self.low.loops.is_fixed(value)):
+            return value
         if not isinstance(value, Number):
             return Missing("one object or another")
         dtype = stored(value.kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -188,8 +189,26 @@ class Method:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A function that the loop itself defines.
+
+    Attributes
+    ----------
+    node : FunctionDef or Lambda
+    depth : int
+        Of the calls in which it is defined: the names there are what it reads.
+    defaults : tuple of (str, Value)
+        Of its parameters.
+    """
+
+    node: ast.FunctionDef | ast.Lambda
+    depth: int
+    defaults: tuple[tuple[str, Value], ...]
+
+
 Array = View | Lazy
-Value = Number | View | Lazy | Items | Span | Walk | Part | Missing | Method | Known
+Value = Number | View | Lazy | Items | Span | Walk | Part | Missing | Method | Closure | Known
 
 
 def integer(value: int) -> Number:
