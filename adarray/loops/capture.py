@@ -34,21 +34,25 @@ from adarray.loops.forms import (
     LoopKernel,
     NotCaptured,
     Returnable,
+    Scalar,
     Source,
     Variable,
     WholeNumber,
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.lower.kinds import COMPLEX
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
     form_of,
+    from_pairs,
     is_batched,
     is_constant,
     may_overlap,
+    pairs,
     result_of,
     shaped,
     standing_for,
@@ -56,6 +60,7 @@ from adarray.loops.variables import (
 )
 
 _NOT_THERE = object()
+_COMPLEX = (complex, np.complexfloating)
 # Refusals of a loop, each found by reading it again, after which a run does not ask any more.
 _ENOUGH = 8
 
@@ -314,7 +319,8 @@ class LoopCall:
             if isinstance(form, Known):
                 if not is_constant(form.value):
                     return None
-                parts.append((name, type(form.value), form.value))
+                shown = repr(form.value) if isinstance(form.value, _COMPLEX) else ""  # signs of 0
+                parts.append((name, type(form.value), form.value, shown))
             else:
                 parts.append((name, form))
         return over, self.loop, tuple(parts)
@@ -331,6 +337,9 @@ class LoopCall:
         line = self.place.loop.lineno
         used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
         arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
+        for name, x in arrays.items():
+            if str(x.dtype) in COMPLEX and not isinstance(x, Handle):
+                raise NotCaptured(f"{name} is a plain array of complex numbers", line)
         for name in loop.writes:
             why = unwritable(self.values[name])
             if why:
@@ -385,8 +394,11 @@ class LoopCall:
         for name in loop.writes:
             if parameters[name] in by_name:
                 result = by_name[parameters[name]]
-                target = self.values[name]
-                assign(target, shaped(result, target.shape))
+                target, form = self.values[name], self.forms[name]
+                if isinstance(form, ArrayForm) and form.dtype in COMPLEX:
+                    assign(target, from_pairs(result, target.shape, form.dtype))
+                else:
+                    assign(target, shaped(result, target.shape))
 
         def left(value: Returnable) -> Any:
             """Return what the kernel has left of a value."""
@@ -451,7 +463,9 @@ class LoopCall:
 
     def _value(self, source: Source, recorder: TracingEngine) -> Any:
         if isinstance(source, Variable):
-            return self.values[source.name]
+            value, form = self.values[source.name], self.forms[source.name]
+            is_complex = isinstance(form, (ArrayForm, Scalar)) and form.dtype in COMPLEX
+            return pairs(value) if is_complex else value
         if isinstance(source, Extent):
             return self.values[source.name].shape[source.axis]
         if isinstance(source, Bound):

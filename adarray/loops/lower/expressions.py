@@ -15,16 +15,18 @@ from adarray.compiler.ir.loopir import Const
 from adarray.compiler.ir.threads import Stmt
 from adarray.kernels import build
 from adarray.loops.forms import Known
-from adarray.loops.lower.kinds import BOOL, INT, stored
+from adarray.loops.lower.kinds import BOOL, INT, PARTS, stored
 from adarray.loops.lower.values import (
     Array,
     Closure,
+    Complex,
     Items,
     Lazy,
     Method,
     Missing,
     Number,
     Part,
+    Scalar,
     Span,
     Value,
     View,
@@ -113,7 +115,7 @@ class Expressions:
             return number
         if isinstance(value, tuple):
             return Items(tuple(map(self.known, value)))
-        return Known(value)
+        return self.elements.complexes.constant(value) or Known(value)
 
     def number(self, node: ast.expr) -> Number:
         """Return the value of an expression that is a number."""
@@ -129,11 +131,11 @@ class Expressions:
             raise self.state.refusal(f"{self.shown(value)} where a number is expected")
         return value
 
-    def numeric(self, value: Value) -> Array | Number:
+    def numeric(self, value: Value) -> Array | Scalar:
         """Return a value that is an array or a number."""
         if isinstance(value, Items):
             raise self.state.refusal("a tuple or list where an array is expected")
-        if not isinstance(value, (Number, View, Lazy)):
+        if not isinstance(value, (Number, Complex, View, Lazy)):
             raise self.state.refusal(f"{self.shown(value)} where a number or an array is expected")
         return value
 
@@ -149,7 +151,7 @@ class Expressions:
             return f"the object {name}" if name else f"an object of {type(value.value).__name__}"
         return {
             View: "an array", Lazy: "an array", Items: "a tuple", Method: "a method",
-            Closure: "a function",
+            Closure: "a function", Complex: "a complex number",
             Span: "a range", Number: "a number",
         }.get(type(value), "this")  # fmt: skip
 
@@ -187,6 +189,11 @@ class Expressions:
             return self.numbers.negated(self.truth(node.operand))
         value = self.numeric(self.value(node.operand))
         value = self.elements.number(value)
+        if isinstance(value, Complex) and value.kind == "python complex":
+            if not isinstance(node.op, ast.USub):
+                raise self.state.refusal("an operator of Python's complex numbers")
+            re, im = (Number(build.negative(p.expr), p.kinds) for p in (value.re, value.im))
+            return Complex(re, im, value.kind)
         if isinstance(value, Number) and value.kind in (INT, BOOL):
             whole = self.numbers.as_int(value)
             if isinstance(node.op, ast.UAdd):
@@ -245,6 +252,8 @@ class Expressions:
         b = self.elements.number(self.numeric(right))
         if isinstance(a, Number) and isinstance(b, Number):
             return self.numbers.compare(name, a, b)
+        if any(k in PARTS for x in (a, b) for k in self.elements.kinds(x)):
+            return self.elements.ufunc(getattr(np, name), a, b)
         return self.elements.mapped(
             lambda x, y: self.numbers.compare(name, x, y), "bool", a, b, name=name
         )

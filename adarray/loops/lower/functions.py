@@ -95,7 +95,9 @@ class Functions:
         frame = Frame("%live_function", None, True)
         parameters = {n: low.statements.settled(v, n) for n, v in bound.items()}
         self.callers.append((low.names, low.scope))
-        low.names = around | parameters
+        low.names = dict(around)
+        for n, v in parameters.items():
+            low.bind(n, v)
         low.names[frame.live] = flag(True)
         low.scope, low.statements.frames = scope, [frame]
         self.depth += 1

@@ -27,16 +27,19 @@ from adarray.loops.lower.intervals import MOST_ITERATIONS, Affine
 from adarray.loops.lower.kinds import INT, stored
 from adarray.loops.lower.statements import RESULT, Frame, flag
 from adarray.loops.lower.values import (
+    Complex,
     Items,
     Lazy,
     Missing,
     Number,
+    Pair,
     Span,
     Value,
     View,
     Walk,
     integer,
     number,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -325,6 +328,11 @@ class Reading:
             or not isinstance(head.node, ast.While | ast.For)
             or names.is_bound_by_assignment([head.node], n)
         ]  # fmt: skip
+        # Of complex numbers, their parts.
+        parts = [p for n in self.bound for p in parts_of(n)]
+        for group in (used.exposed, used.sure):
+            group |= {p for n in used.bound if n in group for p in parts_of(n)}
+        self.bound += parts
         # What a return sets: flags of the bodies that it leaves.
         returns = names.returns(head.node)
         self.flags = self.low.statements.going_on() if returns else {}
@@ -372,7 +380,7 @@ class Reading:
             return guesses, period
         carried = [self.carrying.declared(n, g, k) for n, g in guesses.items()]
         for name in self.bound:
-            if name not in guesses and name in low.names:
+            if name not in guesses and name in low.names and not self._is_pair(before, name, guesses):
                 low.names[name] = Missing(f"{name!r} may not be bound")
         for c in carried:
             low.names[c.name] = c.value if isinstance(c, CarriedNumber) else c.home
@@ -391,6 +399,9 @@ class Reading:
                     again = self._period(carried)
             after = low.names
             wider = self.carrying.judged(carried, after, attempt)
+            for name in self.bound:
+                if self._is_pair(before, name, guesses) and after.get(name) != before[name]:
+                    raise UnsteadyError(f"{name!r} is a number of one type or another")
             exported = self._exported(guesses, after)
             if go is not None:
                 self._go(go, index, ended)
@@ -415,6 +426,10 @@ class Reading:
         if period > 1:
             self._rest(period)
         return wider, again
+
+    def _is_pair(self, before: dict[str, Value], name: str, guesses: Guesses) -> bool:
+        """Whether a name stands for a complex number whose parts are carried."""
+        return isinstance(before.get(name), Pair) and all(p in guesses for p in parts_of(name))
 
     def _period(self, carried: Sequence[Carried]) -> int:
         """Return after how many iterations arrays have their names again; 1 if it is unknown."""
@@ -471,6 +486,14 @@ class Reading:
         return out
 
     def _exported_value(self, name: str, value: Value) -> Exported | None:
+        if isinstance(value, Complex) and name == RESULT:
+            re, im = (self._exported_value(name, p) for p in (value.re, value.im))
+            assert re is not None
+            assert im is not None
+            assert isinstance(re.value, Number)
+            assert isinstance(im.value, Number)
+            whole = Complex(re.value, im.value, value.kind)
+            return Exported(whole, (*re.numbers, *im.numbers))
         if isinstance(value, Items) and name == RESULT:
             parts = [self._exported_value(name, v) for v in value.items]
             known = [p for p in parts if p is not None]
@@ -558,6 +581,11 @@ class Reading:
                 kept = isinstance(value, View) and self.loops.is_fixed(value) and self.runs
                 if isinstance(value, View) and value.buffer.name in homes:
                     kept = False
+                if isinstance(value, Pair) and (
+                    before.get(name) == value or all(p in exported for p in parts_of(name))
+                ):
+                    low.names[name] = value
+                    continue
                 reason = Missing(f"{name!r} may not be bound after the loop")
                 low.names[name] = value if kept and value is not None else reason
         if count is not None and not self.early:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from adarray.compiler.ir.loopir import Const, Expr, Param
@@ -34,12 +35,24 @@ from adarray.loops.lower.functions import Functions, Scope
 from adarray.loops.lower.gathering import Gathering
 from adarray.loops.lower.intervals import HIGHEST, LOWEST
 from adarray.loops.lower.iteration import Loops
-from adarray.loops.lower.kinds import CODES, DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.kinds import CODES, COMPLEX, DTYPES, FLOAT, INT, PYTHON, dtype_of
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
 from adarray.loops.lower.statements import RESULT, Frame, Statements, flag
-from adarray.loops.lower.values import Items, Missing, Number, Span, Value, View, integer, number
+from adarray.loops.lower.values import (
+    Complex,
+    Items,
+    Missing,
+    Number,
+    Pair,
+    Span,
+    Value,
+    View,
+    integer,
+    number,
+    parts_of,
+)
 from adarray.loops.lower.views import Indexing
 
 _GOES_ON = "%live_loop"  # whether the loop has not returned from the function, among names
@@ -90,9 +103,22 @@ class LoopLowering:
 
     # -- names -------------------------------------------------------------------------------------
 
+    def bind(self, name: str, value: Value) -> None:
+        """Have a name stand for a value; the parts of a complex number have their own."""
+        if isinstance(value, Complex):
+            re, im = parts_of(name)
+            self.names |= {name: Pair(value.kind), re: value.re, im: value.im}
+        else:
+            self.names[name] = value
+
     def lookup(self, name: str) -> Value:
         """Return what a name stands for."""
         value = self.names.get(name)
+        if isinstance(value, Pair):
+            re, im = (self.lookup(p) for p in parts_of(name))
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, value.kind)
         if value is None:
             if name in self.scope.own:
                 raise self.state.refusal(f"{name!r} may not be bound")
@@ -110,6 +136,7 @@ class LoopLowering:
 
     def is_live(self, name: str, node: ast.AST) -> bool:
         """Whether a name may be read behind a loop."""
+        name = name.partition(".")[0]
         return name in self.scope.live or self.scope.loads[name] > names.loaded(node)[name]
 
     @contextmanager
@@ -139,8 +166,8 @@ class LoopLowering:
         s = self.state
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
          self.names, self.stores, self.homes, self.fresh, self.unsure,
-         self.statements.frames,
-         self.functions.depth, self.functions.callers, self.scope, self.in_test) = saved  # fmt: skip
+         self.statements.frames, self.functions.depth, self.functions.callers,
+         self.scope, self.in_test) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)
@@ -152,18 +179,23 @@ class LoopLowering:
     def start(self) -> None:
         """Have names stand for the variables as they are before the loop."""
         for name, form in self.variables.items():
-            self.names[name] = self._initial(name, form)
+            self.bind(name, self._initial(name, form))
         self.initial = dict(self.names)
 
     def _initial(self, name: str, form: Form) -> Value:
         if isinstance(form, ArrayForm):
-            if form.dtype not in DTYPES:
+            if form.dtype not in DTYPES | COMPLEX:
                 return Missing(f"{name!r} is an array of {form.dtype}")
             return self.state.array(name, form)
         if isinstance(form, WholeNumber):
             if not LOWEST <= form.value <= HIGHEST:
                 return Missing(f"{name!r} has more than 64 bits")
             return self.state.whole(name, Variable(name), form.value)
+        if isinstance(form, Scalar) and form.dtype in COMPLEX:
+            view = self.state.array(name, ArrayForm(form.dtype, ()))
+            value = self.state.load(view.buffer, integer(0))
+            assert isinstance(value, Complex)
+            return replace(value, kind="python complex") if form.weak else value
         if isinstance(form, Scalar):
             if form.dtype not in DTYPES:
                 return Missing(f"{name!r} is a number of {form.dtype}")
@@ -217,9 +249,10 @@ class LoopLowering:
         value = self.names.get(name)
         if value is None:
             raise self.state.refusal(f"{name!r} may not be bound")
-        if value is self.initial.get(name):
+        parts = [name] if not isinstance(value, Pair) else [name, *parts_of(name)]
+        if all(self.names.get(p) is self.initial.get(p) for p in parts):
             return None
-        return self._result(name, value)
+        return self._result(name, self.lookup(name))
 
     def returned(self) -> Returned | None:
         """Store what the function returns if the loop does so; None if it does not."""
@@ -244,6 +277,8 @@ class LoopLowering:
             raise self.state.refusal(value.reason.replace("%", ""))
         if isinstance(value, View):
             return self._array_result(name, value)
+        if isinstance(value, Complex):
+            return self._complex_result(name, value)
         if not isinstance(value, Number):
             raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
         if value.kind is not None:
@@ -254,6 +289,14 @@ class LoopLowering:
         forms = tuple((CODES[k], _form_of(k)) for k in sorted(value.kinds))
         memory = self._left(name, value.expr)
         return Result(name, memory, forms[0][1], self._left(f"{name}_kind", value.tag), forms)
+
+    def _complex_result(self, name: str, value: Complex) -> Result:
+        """Return where a complex number is left."""
+        weak = value.kind == "python complex"
+        dtype = "complex128" if weak else value.kind
+        view = self.state.workspace(f"{name}_out", dtype, (integer(1),))
+        self.state.store(view.buffer, build.index(0), (value.re.expr, value.im.expr))
+        return Result(name, view.buffer.name, Scalar(dtype, weak))
 
     def _left(self, name: str, value: Expr) -> str:
         """Return memory of one element in which a number is left."""

@@ -18,7 +18,17 @@ from adarray.loops.lower.expressions import BINARY
 from adarray.loops.lower.gathering import GatheredPlace
 from adarray.loops.lower.kinds import BOOL, stored
 from adarray.loops.lower.masks import ChosenPlace
-from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, Walk, number
+from adarray.loops.lower.values import (
+    Complex,
+    Items,
+    Lazy,
+    Missing,
+    Number,
+    Value,
+    View,
+    Walk,
+    number,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -234,7 +244,7 @@ class Statements:
         """Assign a value to a target."""
         self.state.line = getattr(target, "lineno", self.state.line)
         if isinstance(target, ast.Name):
-            self.low.names[target.id] = self._at_home(target.id, value)
+            self.low.bind(target.id, self._at_home(target.id, value))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
@@ -336,7 +346,7 @@ class Statements:
         result = self.low.expressions.operator(s.op, old, value)
         if view is None:
             assert isinstance(s.target, ast.Name)
-            self.low.names[s.target.id] = self.settled(result, s.target.id)
+            self.low.bind(s.target.id, self.settled(result, s.target.id))
             return
         if view.axes or isinstance(s.target, ast.Name):
             self._check_cast(s.op, view.dtype, result)
@@ -424,6 +434,11 @@ class Statements:
         """Return what a function returns if it does so in one part of a branch."""
         if isinstance(value, Items):
             return Items(tuple(self._result(v, body) for v in value.items))
+        if isinstance(value, Complex):
+            re, im = (self._result(p, body) for p in (value.re, value.im))
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, value.kind)
         if isinstance(value, Known) or (isinstance(value, View) and self.low.loops.is_fixed(value)):
             return value
         if not isinstance(value, Number):
@@ -450,6 +465,14 @@ class Statements:
             pairs = zip(a.items, b.items, strict=True)
             parts = (self._merged(name, test, (x, body), (y, other)) for x, y in pairs)
             return Items(tuple(parts))
+        if isinstance(a, Complex) and isinstance(b, Complex) and a.kind == b.kind:
+            re, im = (
+                self._merged(name, test, (p, body), (q, other))
+                for p, q in ((a.re, b.re), (a.im, b.im))
+            )
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, a.kind)
         if not isinstance(a, Number) or not isinstance(b, Number):
             return Missing(f"{name!r} is one object or another")
         merged = self.low.expressions.one_of(name, test, (body, a), (other, b))
