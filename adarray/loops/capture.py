@@ -33,21 +33,26 @@ from adarray.loops.forms import (
     Known,
     LoopKernel,
     NotCaptured,
+    Returnable,
+    Scalar,
     Source,
     Variable,
     WholeNumber,
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.lower.kinds import COMPLEX
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
     form_of,
+    from_pairs,
     is_batched,
     is_constant,
     may_overlap,
+    pairs,
     result_of,
     shaped,
     standing_for,
@@ -55,6 +60,7 @@ from adarray.loops.variables import (
 )
 
 _NOT_THERE = object()
+_COMPLEX = (complex, np.complexfloating)
 # Refusals of a loop, each found by reading it again, after which a run does not ask any more.
 _ENOUGH = 8
 
@@ -313,7 +319,8 @@ class LoopCall:
             if isinstance(form, Known):
                 if not is_constant(form.value):
                     return None
-                parts.append((name, type(form.value), form.value))
+                shown = repr(form.value) if isinstance(form.value, _COMPLEX) else ""  # signs of 0
+                parts.append((name, type(form.value), form.value, shown))
             else:
                 parts.append((name, form))
         return over, self.loop, tuple(parts)
@@ -330,6 +337,9 @@ class LoopCall:
         line = self.place.loop.lineno
         used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
         arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
+        for name, x in arrays.items():
+            if str(x.dtype) in COMPLEX and not isinstance(x, Handle):
+                raise NotCaptured(f"{name} is a plain array of complex numbers", line)
         for name in loop.writes:
             why = unwritable(self.values[name])
             if why:
@@ -347,6 +357,10 @@ class LoopCall:
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
+        if BATCHED and any(r.which is not None for r in loop.results):
+            raise NotCaptured("a number is of one type or another for members of a batch", line)
+        if BATCHED and loop.returned is not None and loop.returned.flag is not None:
+            raise NotCaptured("it may return for some members of a batch", line)
         if BATCHED and loop.failed is not None:
             raise NotCaptured("it may raise an error for some members of a batch", line)
 
@@ -380,24 +394,46 @@ class LoopCall:
         for name in loop.writes:
             if parameters[name] in by_name:
                 result = by_name[parameters[name]]
-                target = self.values[name]
-                assign(target, shaped(result, target.shape))
+                target, form = self.values[name], self.forms[name]
+                if isinstance(form, ArrayForm) and form.dtype in COMPLEX:
+                    assign(target, from_pairs(result, target.shape, form.dtype))
+                else:
+                    assign(target, shaped(result, target.shape))
+
+        def left(value: Returnable) -> Any:
+            """Return what the kernel has left of a value."""
+            if isinstance(value, tuple):
+                return tuple(map(left, value))
+            if isinstance(value, Known):
+                return value.value
+            source = sources[value.parameter]
+            if isinstance(source, Variable):
+                return self.values[source.name]
+            form = value.form
+            if value.which is not None:  # a host read, and a guard
+                form = dict(value.forms)[int(by_name[value.which][0])]
+            return result_of(form, by_name[value.parameter])
+
+        if loop.returned is not None:
+            flag = loop.returned.flag
+            if flag is None or by_name[flag][0] != 0:
+                value = left(loop.returned.value)
+                if expected is not None:
+                    comparing.check(self, expected, {comparing.RETURNED: value})
+                return (*(None for _ in self.place.wanted), (value,))
         by_variable = {r.variable: r for r in loop.results}
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
-            source = None if result is None else sources[result.parameter]
-            if isinstance(source, Variable):
-                bound.append(self.values[source.name])
-            elif result is not None:
-                bound.append(result_of(result, by_name[result.parameter]))
+            if result is not None:
+                bound.append(left(result))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
             else:
                 raise UntraceableError(f"jit, internal: a captured loop does not bind {name}")
         if expected is not None:
             comparing.check(self, expected, dict(zip(self.place.wanted, bound, strict=True)))
-        return tuple(bound)
+        return (*bound, None) if self.place.returns else tuple(bound)
 
     def _bound(
         self, loop: LoopKernel, operation: Operation, recorder: TracingEngine
@@ -427,7 +463,9 @@ class LoopCall:
 
     def _value(self, source: Source, recorder: TracingEngine) -> Any:
         if isinstance(source, Variable):
-            return self.values[source.name]
+            value, form = self.values[source.name], self.forms[source.name]
+            is_complex = isinstance(form, (ArrayForm, Scalar)) and form.dtype in COMPLEX
+            return pairs(value) if is_complex else value
         if isinstance(source, Extent):
             return self.values[source.name].shape[source.axis]
         if isinstance(source, Bound):

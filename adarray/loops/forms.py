@@ -107,11 +107,35 @@ class Result:
     form : Form
         A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
         Python int; an `ArrayForm` is the buffer, of that shape.
+    which : str, optional
+        A parameter, of one integer, if the variable is of a type that the run decides.
+    forms : tuple of (int, Form)
+        What it is for each of these integers.
     """
 
     variable: str
     parameter: str
     form: Form
+    which: str | None = None
+    forms: tuple[tuple[int, Form], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the function returns where the loop does that.
+
+    Parameters
+    ----------
+    flag : str, optional
+        A parameter, of one integer: whether it returns. Without one it does so in any case.
+    value : Result or Known or tuple of them
+    """
+
+    flag: str | None
+    value: Returnable
+
+
+Returnable = Result | Known | tuple["Returnable", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +157,8 @@ class LoopKernel:
     failed : str, optional
         The parameter, of one integer, that is not 0 afterwards where Python would have raised an
         error. What the kernel has written is of no use then.
+    returned : Returned, optional
+        Of a loop that may return from the function. The variables are of no use then.
     """
 
     kernel: ThreadKernel
@@ -141,6 +167,7 @@ class LoopKernel:
     results: tuple[Result, ...]
     assumed: tuple[tuple[str, int, int], ...] = ()
     failed: str | None = None
+    returned: Returned | None = None
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does

@@ -31,6 +31,7 @@ class PythonCalls:
             builtins.bool: self.to_bool, builtins.range: self.range,
             builtins.enumerate: self.enumerate, builtins.zip: self.zip,
             builtins.reversed: self.reversed, builtins.sum: self.builtin_sum,
+            builtins.divmod: self.divmod, builtins.round: self.round,
             builtins.pow: lambda a, b: self.elements.operator(
                 "power", calls.numeric(a), calls.numeric(b)
             ),
@@ -62,6 +63,15 @@ class PythonCalls:
     def most(self, *args: Value) -> Value:
         """Return the largest of some numbers."""
         return self._extreme("greater", args)
+
+    def divmod(self, a: Value, b: Value) -> Value:
+        """Return quotient and remainder."""
+        x, y = self.calls.numeric(a), self.calls.numeric(b)
+        return Items(tuple(self.elements.operator(n, x, y) for n in ("floor_divide", "remainder")))
+
+    def round(self, x: Value) -> Value:
+        """Return the nearest integer, the even one of two."""
+        return self.calls.whole(self.low.expressions.as_number(x), "rint")
 
     def length(self, x: Value) -> Value:
         """Return the extent of the first axis, or the number of items."""
@@ -115,9 +125,11 @@ class PythonCalls:
             x = self.low.expressions.as_number(walk.item(k))
             self.state.assign(total, Apply(dtype, "add", (total, x.expr)))
         assert walk.count.whole is not None
-        if not self.numbers.facts.at_least(walk.count.whole, 1):
-            kinds |= {INT}
-        return Number(total, kinds)
+        if self.numbers.facts.at_least(walk.count.whole, 1):
+            return Number(total, kinds)
+        some = build.call("less", "bool", build.index(0), walk.count.expr)
+        tag = self.numbers.tag_of_one(some, Number(total, kinds), integer(0))
+        return Number(total, kinds | {INT}, tag=tag)
 
     def range(self, *args: Value) -> Value:
         """Return a range."""
