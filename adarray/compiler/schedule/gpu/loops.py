@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import (
     Apply,
+    Const,
     Expr,
     Fail,
     Fold,
@@ -299,4 +300,12 @@ def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
         and s.target not in atomic
         and s.index is not None
         and slope(s.index, loop.var, lets) not in (ONE, ZERO)
+        and not _apart(s.index, s.target, loop, lets)
     ]
+
+
+def _apart(index: Expr, target: str, loop: For, lets: Mapping[str, Expr]) -> bool:
+    """Whether each iteration folds into an element of its own, at equal distances."""
+    by = slope(index, loop.var, lets)
+    indices = [s.index for s in loop.body if isinstance(s, Fold) and s.target == target]
+    return isinstance(by, Const) and by.value != 0 and all(i == index for i in indices)
