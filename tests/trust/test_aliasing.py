@@ -17,12 +17,14 @@ W = np.array([1.0, 2.0, 3.0])
 V = W[::-1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", seeds(80))
 def test_random_programs(seed: int) -> None:
     backend = BACKENDS[seed % len(BACKENDS)]
     compare(seed, backend, views=backend != "cuda")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["grad", "vjp", "jvp", "one", "nested", "jit"])
 def test_derivatives_of_random_programs(mode: str) -> None:
     refused = Counter(differentiated(seed, mode) for seed in seeds(40))
