@@ -19,6 +19,7 @@ _LIMITS = ((200, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22)
 _SLOWER = 16  # times as many calls must be saved where a thread of a GPU runs the loop
 _UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
+_PRODUCTS = frozenset(("dot", "matmul", "inner", "vdot", "tensordot", "einsum", "linalg"))
 _ABOUT = frozenset(("shape", "size", "ndim", "dtype"))
 
 
@@ -50,10 +51,26 @@ def not_worthwhile(
     if calls < _LIMITS[0][0]:
         return f"it is short: about {calls} operations"
     width = _width(loop, variables)
+    if _is_elementwise_complex(loop, variables):
+        return None if width <= _LIMITS[-1][1] else f"it works on arrays of {width} elements"
     for least, most in _LIMITS:
         if calls >= least and width <= most:
             return None
     return f"it works on whole arrays, of {width} elements, which are fused"
+
+
+def _is_elementwise_complex(
+    loop: ast.For | ast.While, variables: Mapping[str, Form]
+) -> bool:  # fmt: skip
+    """Whether a loop works on elements of complex arrays: calls on those are not fused."""
+    used = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
+    forms = (variables.get(n) for n in used)
+    if not any(isinstance(f, ArrayForm) and f.dtype.startswith("complex") for f in forms):
+        return False
+    return not any(
+        isinstance(n, ast.MatMult) or (isinstance(n, ast.Attribute) and n.attr in _PRODUCTS)
+        for n in ast.walk(loop)
+    )
 
 
 def trips(iterable: Any) -> int | None:
