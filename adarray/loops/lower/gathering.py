@@ -10,7 +10,17 @@ import numpy as np
 
 from adarray.kernels.types import INTEGERS
 from adarray.loops.forms import Known
-from adarray.loops.lower.values import Array, Complex, Items, Lazy, Number, Scalar, Part, Value, View
+from adarray.loops.lower.values import (
+    Array,
+    Complex,
+    Items,
+    Lazy,
+    Number,
+    Part,
+    Scalar,
+    Value,
+    View,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
