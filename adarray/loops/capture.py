@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
+import sys
 import types
 from typing import Any, cast
 
@@ -31,6 +33,8 @@ from adarray.loops.forms import (
     Bound,
     Extent,
     Known,
+    Listed,
+    ListForm,
     LoopKernel,
     NotCaptured,
     Returnable,
@@ -42,6 +46,7 @@ from adarray.loops.forms import (
 )
 from adarray.loops.lower import lower
 from adarray.loops.lower.kinds import COMPLEX
+from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
@@ -52,6 +57,7 @@ from adarray.loops.variables import (
     is_batched,
     is_constant,
     may_overlap,
+    number_of,
     pairs,
     result_of,
     shaped,
@@ -60,6 +66,7 @@ from adarray.loops.variables import (
 )
 
 _NOT_THERE = object()
+_MOST_ITEMS = 16  # of a list that the loop appends to, before it does
 _COMPLEX = (complex, np.complexfloating)
 # Refusals of a loop, each found by reading it again, after which a run does not ask any more.
 _ENOUGH = 8
@@ -83,7 +90,9 @@ def _answer(
         refused = recorder.recording.refused.get(place, [])
         if len(refused) >= _ENOUGH:
             raise NotCaptured(*refused[-1])
-        call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)
+        alone = lists_alone(place.names, values)
+        by_name = dict(zip(place.names, values[1:], strict=True))
+        call = LoopCall(place, by_name, iterable, frame, alone)
         loop = call.lowered()
         call.check(loop)
     except NotCaptured as reason:
@@ -107,6 +116,24 @@ def _answer(
         return None
     _note(recorder, place, iterable, before, "", 0, _operations.of(loop))
     return results
+
+
+def _references(values: tuple[Any, ...], k: int) -> int:
+    return sys.getrefcount(values[k])
+
+
+_FEWEST = _references(([],), 0)  # where nothing but the tuple refers to an object
+
+
+def lists_alone(names_: tuple[str, ...], values: tuple[Any, ...]) -> set[str]:
+    """Return the variables that are lists to which nothing else refers.
+
+    `values` has an item before theirs.
+    """
+    return {
+        n for k, n in enumerate(names_, 1)
+        if type(values[k]) is list and _references(values, k) <= _FEWEST + 1
+    }  # fmt: skip
 
 
 def _computing() -> tuple[int, bool]:
@@ -156,11 +183,14 @@ class LoopCall:
     iterable : object
     frame : frame
         Of the function.
+    alone : set of str
+        Variables that are lists to which nothing else refers.
     """
 
     def __init__(
-        self, place: Place, values: dict[str, Any], iterable: Any, frame: types.FrameType
-    ) -> None:
+        self, place: Place, values: dict[str, Any], iterable: Any, frame: types.FrameType,
+        alone: set[str],
+    ) -> None:  # fmt: skip
         self.place = place
         self.iterable = iterable
         self._globals = frame.f_globals
@@ -175,7 +205,18 @@ class LoopCall:
         self._asked = False  # whether the text depends on what arrays of integers hold
         self.loop = self._with_one_name()
         self.forms = {n: form_of(x) for n, x in self.values.items()}
+        for name in alone & self.values.keys() & changed_lists(self.loop):
+            self._note_list(name)
         self._resolved.clear()
+
+    def _note_list(self, name: str) -> None:
+        """Have the items of a list as variables, if they are numbers."""
+        items = {f"{name}[{k}]": standing_for(v) for k, v in enumerate(self.values[name])}
+        forms = {n: form_of(v) for n, v in items.items()}
+        if len(items) <= _MOST_ITEMS and all(isinstance(f, Scalar) for f in forms.values()):
+            self.values |= items
+            self.forms |= forms
+            self.forms[name] = ListForm(tuple(forms.values()))
 
     # -- its text ----------------------------------------------------------------------------------
 
@@ -419,6 +460,8 @@ class LoopCall:
                 form = dict(value.forms)[int(by_name[value.which][0])]
             return result_of(form, by_name[value.parameter])
 
+        for x in loop.listed:
+            self._extend(x, by_name)
         if loop.returned is not None:
             flag = loop.returned.flag
             if flag is None or by_name[flag][0] != 0:
@@ -439,6 +482,25 @@ class LoopCall:
         if expected is not None:
             comparing.check(self, expected, dict(zip(self.place.wanted, bound, strict=True)))
         return (*bound, None) if self.place.returns else tuple(bound)
+
+    def _extend(self, x: Listed, by_name: dict[str, Any]) -> None:
+        """Append to a list what the loop has appended."""
+        count = x.known
+        if x.count is not None:  # a host read, and a guard
+            count = int(by_name[x.count][0])
+        assert count is not None
+        items, form = by_name[x.parameter], x.item
+        shape = form.shape if isinstance(form, ArrayForm) else ()
+        size = math.prod(shape)
+        dtype = form.dtype if isinstance(form, (ArrayForm, Scalar)) else ""
+        if dtype in COMPLEX:
+            items = from_pairs(items[: 2 * count * size], (count, *shape), dtype)
+        else:
+            items = shaped(items[: count * size], (count, *shape))
+        target = self.values[x.variable]
+        for k in range(x.before, count):
+            # An array of its own, as the loop would have made one.
+            target.append(np.copy(items[k]) if shape else number_of(form, items[k]))
 
     def _bound(
         self, loop: LoopKernel, operation: Operation, recorder: TracingEngine

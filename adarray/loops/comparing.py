@@ -12,6 +12,8 @@ from adarray.base.runtime import MODE
 from adarray.base.scope import outside
 from adarray.core.trace import Handle
 from adarray.jitting.shared.symbolic import concrete, opened
+from adarray.loops.forms import ListForm
+from adarray.loops.lower.names import is_bound_by_assignment
 from adarray.loops.names import stored_in
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ _TOLERANCE = 1e-9  # relative to the largest element, in double precision
 
 def plain(x: Any) -> Any:
     """Return the plain value of a variable, a copy of an array."""
+    if type(x) is list:
+        return list(map(plain, x))
     x = concrete(opened(x))
     return np.array(x) if isinstance(x, np.ndarray) else x
 
@@ -68,7 +72,14 @@ def check(call: LoopCall, wanted: dict[str, Any], results: dict[str, Any]) -> No
     AssertionError
         If they differ.
     """
-    arrays = {n: x for n, x in call.values.items() if isinstance(x, (Handle, np.ndarray))}
+    arrays = {
+        n: x for n, x in call.values.items()
+        if isinstance(x, (Handle, np.ndarray)) and n in wanted
+        and not is_bound_by_assignment([call.loop], n)
+    }  # fmt: skip
+    lists = {n: tuple(x) for n, x in call.values.items() if isinstance(call.forms[n], ListForm)}
+    for name, items in lists.items():
+        _compare(f"{call.place!r}: {name}", items, tuple(wanted[name]))
     for name, x in {**arrays, **results}.items():
         _compare(f"{call.place!r}: {name}", x, wanted[name])
 

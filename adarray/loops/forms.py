@@ -49,7 +49,17 @@ class Known:
     value: Any
 
 
-Form = WholeNumber | Scalar | ArrayForm | Known
+@dataclass(frozen=True, slots=True)
+class ListForm:
+    """A list that nothing else refers to, and that the loop appends to.
+
+    What it holds are variables, ``name[0]`` and so on.
+    """
+
+    items: tuple[Form, ...]
+
+
+Form = WholeNumber | Scalar | ArrayForm | ListForm | Known
 
 
 # -- operands of the kernel ------------------------------------------------------------------------
@@ -121,6 +131,33 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """What the loop appends to a list.
+
+    Parameters
+    ----------
+    variable : str
+    parameter : str
+        The memory that has its items, one behind the other.
+    item : Form
+        Of a new item.
+    before : int
+        How many items it has had.
+    known : int, optional
+        How many items it has after the loop, if that is known before.
+    count : str, optional
+        Else the parameter, of one integer, that tells.
+    """
+
+    variable: str
+    parameter: str
+    item: Form
+    before: int
+    known: int | None
+    count: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """What the function returns where the loop does that.
 
@@ -159,6 +196,8 @@ class LoopKernel:
         error. What the kernel has written is of no use then.
     returned : Returned, optional
         Of a loop that may return from the function. The variables are of no use then.
+    listed : tuple of Listed
+        Lists of the caller's that the loop appends to.
     """
 
     kernel: ThreadKernel
@@ -168,6 +207,7 @@ class LoopKernel:
     assumed: tuple[tuple[str, int, int], ...] = ()
     failed: str | None = None
     returned: Returned | None = None
+    listed: tuple[Listed, ...] = ()
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does

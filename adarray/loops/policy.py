@@ -26,6 +26,7 @@ _ON_DEVICE = ((3_200, 1 << 7), (32_000, 1 << 11), (160_000, 1 << 14), (800_000, 
 _UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
 _PRODUCT_NAMES = frozenset(("dot", "matmul", "inner", "vdot", "tensordot", "einsum"))
+_NOT_OF_ELEMENTS = _PRODUCT_NAMES | {"linalg"}
 _FUNCTIONS = frozenset((
     "sin", "cos", "tan", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sinh", "cosh",
     "tanh", "arcsin", "arccos", "arctan", "arctan2", "power", "logaddexp",
@@ -63,6 +64,8 @@ def not_worthwhile(
     if calls < least:
         return f"it is short: about {calls} operations"
     width = _width(loop.body, variables)
+    if _is_elementwise_complex(loop, variables):
+        return None if width <= _LIMITS[-1][1] else f"it works on arrays of {width} elements"
     if on_device:
         pays = _pays(calls, width, _ON_DEVICE)
     elif _writes_parts(loop, variables):
@@ -107,6 +110,20 @@ def _operands(loop: ast.For | ast.While, names: frozenset[str]) -> list[ast.expr
         ):
             found += [*node.args, node.func.value]
     return found
+
+
+def _is_elementwise_complex(
+    loop: ast.For | ast.While, variables: Mapping[str, Form]
+) -> bool:  # fmt: skip
+    """Whether a loop works on elements of complex arrays: calls on those are not fused."""
+    used = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
+    forms = (variables.get(n) for n in used)
+    if not any(isinstance(f, ArrayForm) and f.dtype.startswith("complex") for f in forms):
+        return False
+    return not any(
+        isinstance(n, ast.MatMult) or (isinstance(n, ast.Attribute) and n.attr in _NOT_OF_ELEMENTS)
+        for n in ast.walk(loop)
+    )
 
 
 def trips(iterable: Any) -> int | None:

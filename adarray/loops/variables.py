@@ -126,7 +126,11 @@ def result_of(form: Form, output: Any) -> Any:
     if isinstance(form, Scalar) and form.dtype in COMPLEX:
         number = from_pairs(output, (1,), form.dtype)[0]
         return number.item() if form.weak else number
-    number = shaped(output, (1,))[0]
+    return number_of(form, shaped(output, (1,))[0])
+
+
+def number_of(form: Form, number: Any) -> Any:
+    """Return a number of a form, given it as an element of an array."""
     if isinstance(form, WholeNumber):
         return int(number)
     assert isinstance(form, Scalar)

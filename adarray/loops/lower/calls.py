@@ -37,6 +37,7 @@ from adarray.loops.lower.values import (
     Array,
     Closure,
     Complex,
+    Growing,
     Items,
     Lazy,
     Method,
@@ -107,6 +108,11 @@ class Calls:
             raise self.state.refusal(f"a call of {self.low.expressions.shown(function)}")
         f = function.value
         handler = self._handler(f)
+        if handler is not None and f is not np.array and isinstance(f, type(np.sum)):
+            args = tuple(
+                self.low.lists.array(a) if isinstance(a, Growing) and f is not np.stack else a
+                for a in args
+            )  # fmt: skip
         if handler is not None:
             return self._handled(getattr(f, "__name__", "a function"), handler, args, keywords)
         if isinstance(f, FunctionType):

@@ -163,9 +163,7 @@ class Elements:
         if None in dtypes or len(results) != 1:
             shown = ", ".join(" or ".join(sorted(self.kinds(a))) for a in args)
             raise self.state.refusal(f"np.{f.__name__} of {shown}")
-        return self.mapped(
-            lambda *xs: self._ufunc(f, *xs), results.pop(), *args, name=f.__name__
-        )
+        return self.mapped(lambda *xs: self._ufunc(f, *xs), results.pop(), *args, name=f.__name__)
 
     def _ufunc(self, f: np.ufunc, *args: Scalar) -> Scalar:
         real = [a for a in args if isinstance(a, Number)]

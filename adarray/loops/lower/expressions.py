@@ -15,11 +15,13 @@ from adarray.compiler.ir.loopir import Const
 from adarray.compiler.ir.threads import Stmt
 from adarray.kernels import build
 from adarray.loops.forms import Known
+from adarray.loops.lower import names
 from adarray.loops.lower.kinds import BOOL, INT, PARTS, stored
 from adarray.loops.lower.values import (
     Array,
     Closure,
     Complex,
+    Growing,
     Items,
     Lazy,
     Method,
@@ -152,12 +154,15 @@ class Expressions:
         return {
             View: "an array", Lazy: "an array", Items: "a tuple", Method: "a method",
             Closure: "a function", Complex: "a complex number",
+            Growing: "a list",
             Span: "a range", Number: "a number",
         }.get(type(value), "this")  # fmt: skip
 
     def truth(self, node: ast.expr) -> Number:
         """Return whether a value is true."""
         value = self.value(node)
+        if isinstance(value, Growing):
+            value = self.low.lists.count(value)
         if isinstance(value, Known):
             plain = value.value is None or isinstance(value.value, (str, bool))
             if not plain:
@@ -365,6 +370,8 @@ class Expressions:
 
         def element(item: Value) -> Value:
             before = dict(self.low.names)
+            if names.changed_lists(node):
+                raise self.state.refusal("a comprehension that changes a list")
             self.low.statements.bind(generator.target, item)
             if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
                 raise self.state.refusal("a name is bound in a comprehension")
@@ -394,6 +401,10 @@ class Expressions:
         return self.low.calls.attribute(value, node.attr)
 
     def _call(self, node: ast.Call) -> Value:
+        if isinstance(node.func, ast.Attribute):
+            growing = self.low.lists.named(node.func.value)
+            if growing is not None:
+                return self.low.lists.method(growing, node)
         function = self.value(node.func)
         args = self.values(node.args)
         keywords: dict[str, Value] = {}
@@ -426,6 +437,10 @@ class Expressions:
         self.state.line = node.lineno
         if isinstance(value, Items):
             return self._of_items(value, items)
+        if isinstance(value, Growing):
+            if len(items) != 1 or not isinstance(items[0], Number):
+                raise self.state.refusal("a part of a list")
+            return self.low.lists.item(value, items[0])
         if isinstance(value, Lazy):
             value = self.elements.materialised(value)
         if not isinstance(value, View):

@@ -34,6 +34,8 @@ class Scope:
     resolve : callable
     live : frozenset of str
         Names of its own that are read by others.
+    lists : set of str
+        Names of lists that it changes.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Scope:
         self.resolve = resolve
         self.live = live
         self.loads = names.loaded(tree)
+        self.lists = names.changed_lists(tree)
 
 
 class Functions:

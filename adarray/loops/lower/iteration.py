@@ -28,6 +28,7 @@ from adarray.loops.lower.kinds import INT, stored
 from adarray.loops.lower.statements import RESULT, Frame, flag
 from adarray.loops.lower.values import (
     Complex,
+    Growing,
     Items,
     Lazy,
     Missing,
@@ -101,6 +102,8 @@ class Loops:
             return value
         if isinstance(value, Span):
             return self._range(value)
+        if isinstance(value, Growing):
+            return self.low.lists.walk(value)
         if isinstance(value, Lazy):
             value = self.low.elements.materialised(value)
         if isinstance(value, View) and value.axes:
@@ -143,6 +146,8 @@ class Loops:
 
     def for_(self, node: ast.For) -> None:
         """Read a loop over a value of the body."""
+        if isinstance(node.iter, ast.Name) and node.iter.id in names.changed_lists(node):
+            raise self.state.refusal("a loop over a list that changes")
         self.walked(node, self.low.expressions.value(node.iter))
 
     def walked(self, node: ast.For, value: Value) -> None:
@@ -324,7 +329,7 @@ class Reading:
         # Operators in place bind no other array to a name.
         self.bound = [
             n for n in used.bound
-            if not isinstance(self.low.names.get(n), View)
+            if not isinstance(self.low.names.get(n), View | Growing)
             or not isinstance(head.node, ast.While | ast.For)
             or names.is_bound_by_assignment([head.node], n)
         ]  # fmt: skip
@@ -333,6 +338,12 @@ class Reading:
         for group in (used.exposed, used.sure):
             group |= {p for n in used.bound if n in group for p in parts_of(n)}
         self.bound += parts
+        # Of lists, how many items they have.
+        for name in names.changed_lists(head.node):
+            value = self.low.names.get(name)
+            if isinstance(value, Growing):
+                self.bound.append(value.count)
+                used.exposed.add(value.count)
         # What a return sets: flags of the bodies that it leaves.
         returns = names.returns(head.node)
         self.flags = self.low.statements.going_on() if returns else {}
@@ -380,7 +391,8 @@ class Reading:
             return guesses, period
         carried = [self.carrying.declared(n, g, k) for n, g in guesses.items()]
         for name in self.bound:
-            if name not in guesses and name in low.names and not self._is_pair(before, name, guesses):
+            known = name in guesses or self._is_pair(before, name, guesses)
+            if name in low.names and not known:
                 low.names[name] = Missing(f"{name!r} may not be bound")
         for c in carried:
             low.names[c.name] = c.value if isinstance(c, CarriedNumber) else c.home
@@ -462,7 +474,7 @@ class Reading:
     def _condition(self) -> Number | None:
         if self.head.test is None:
             return None
-        with self.low.testing():
+        with self.low.testing(), self.low.expressions.binding_nothing():
             return self.low.expressions.truth(self.head.test)
 
     def _holding(self) -> tuple[Affine, ...]:

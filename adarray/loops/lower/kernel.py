@@ -17,6 +17,8 @@ from adarray.loops.forms import (
     Bound,
     Form,
     Known,
+    Listed,
+    ListForm,
     LoopKernel,
     NotCaptured,
     Result,
@@ -33,15 +35,17 @@ from adarray.loops.lower.elements import Elements
 from adarray.loops.lower.expressions import Expressions
 from adarray.loops.lower.functions import Functions, Scope
 from adarray.loops.lower.gathering import Gathering
-from adarray.loops.lower.intervals import HIGHEST, LOWEST
+from adarray.loops.lower.intervals import HIGHEST, LOWEST, Affine
 from adarray.loops.lower.iteration import Loops
 from adarray.loops.lower.kinds import CODES, COMPLEX, DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.lists import Lists
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
 from adarray.loops.lower.statements import RESULT, Frame, Statements, flag
 from adarray.loops.lower.values import (
     Complex,
+    Growing,
     Items,
     Missing,
     Number,
@@ -99,6 +103,7 @@ class LoopLowering:
         self.expressions = Expressions(self)
         self.calls = Calls(self)
         self.functions = Functions(self)
+        self.lists = Lists(self)
         self.statements = Statements(self)
 
     # -- names -------------------------------------------------------------------------------------
@@ -158,7 +163,7 @@ class LoopLowering:
             dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
             dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
             list(self.statements.frames), self.functions.depth, list(self.functions.callers),
-            self.scope, self.in_test,
+            self.scope, self.in_test, dict(self.lists.memories),
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
@@ -167,7 +172,7 @@ class LoopLowering:
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
          self.names, self.stores, self.homes, self.fresh, self.unsure,
          self.statements.frames, self.functions.depth, self.functions.callers,
-         self.scope, self.in_test) = saved  # fmt: skip
+         self.scope, self.in_test, self.lists.memories) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)
@@ -183,6 +188,9 @@ class LoopLowering:
         self.initial = dict(self.names)
 
     def _initial(self, name: str, form: Form) -> Value:
+        if isinstance(form, ListForm):
+            items = [self._initial(f"{name}[{k}]", f) for k, f in enumerate(form.items)]
+            return self.lists.of_caller(name, items)
         if isinstance(form, ArrayForm):
             if form.dtype not in DTYPES | COMPLEX:
                 return Missing(f"{name!r} is an array of {form.dtype}")
@@ -253,6 +261,34 @@ class LoopLowering:
         if all(self.names.get(p) is self.initial.get(p) for p in parts):
             return None
         return self._result(name, self.lookup(name))
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Return what the loop has appended to lists of the caller's."""
+        out = []
+        for name, form in self.variables.items():
+            value, before = self.names.get(name), self.initial.get(name)
+            if not isinstance(form, ListForm) or not isinstance(before, Growing):
+                continue
+            if value is not before:
+                raise self.state.refusal(f"the name {name!r} of a list is bound anew")
+            memory = self.lists.memories.get(before.count)
+            count = self.lists.count(before)
+            if memory is None or count.whole == Affine(len(form.items)):
+                continue
+            assert count.whole is not None
+            known = count.whole.value
+            flag_ = None if known is not None else self._left(f"{name}_count", count.expr)
+            if self.state.facts.least(count.whole) < len(form.items):
+                raise self.state.refusal(f"items of the list {name!r} are taken away")
+            shape = tuple(e.whole.value for e in memory.shape if e.whole is not None)
+            assert None not in shape
+            item: Form = _form_of(memory.kind)
+            if shape:
+                item = ArrayForm(memory.dtype, tuple(e for e in shape if e is not None))
+            elif memory.kind in COMPLEX or memory.kind == "python complex":
+                item = Scalar(memory.dtype, memory.kind == "python complex")
+            out.append(Listed(name, memory.name, item, len(form.items), known, flag_))
+        return tuple(out)
 
     def returned(self) -> Returned | None:
         """Store what the function returns if the loop does so; None if it does not."""
@@ -348,14 +384,16 @@ def _results(value: Returnable) -> list[Result]:
 
 
 def _used(
-    kernel: ThreadKernel, results: Iterable[Result], returned: Returned | None
-) -> ThreadKernel:
+    kernel: ThreadKernel, results: Iterable[Result], returned: Returned | None,
+    listed: Iterable[Listed],
+) -> ThreadKernel:  # fmt: skip
     """Return a kernel without parameters that it does not use, and that are no results."""
     known = used(kernel.body)
     if returned is not None:
         known |= {returned.flag or ""}
         results = [*results, *_results(returned.value)]
     known |= {p for r in results for p in (r.parameter, r.which) if p}
+    known |= {p for x in listed for p in (x.parameter, x.count) if p}
     return ThreadKernel(
         kernel.name,
         tuple(b for b in kernel.buffers if b.name in known),
@@ -424,7 +462,9 @@ def lower(
     results: tuple[Result, ...] = ()
     if returned is None or returned.flag is not None:
         results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
-    kernel = _used(simplified(lowering.kernel("loop")), results, returned)
+    listed = lowering.listed()
+    lowering.lists.sized()
+    kernel = _used(simplified(lowering.kernel("loop")), results, returned, listed)
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
@@ -434,7 +474,7 @@ def lower(
         source = parameters[name].source
         assert isinstance(source, Variable)
         assumed.append((source.name, *bounds))
-    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed, returned)
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed, returned, listed)
 
 
 def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:

@@ -145,6 +145,20 @@ def is_bound_by_assignment(body: Sequence[ast.stmt], name: str) -> bool:
     return False
 
 
+def changed_lists(*nodes: ast.AST) -> set[str]:
+    """Return the names whose methods for lists code calls, or that it adds to in place."""
+    found: set[str] = set()
+    for n in (n for node in nodes for n in ast.walk(node)):
+        target: ast.AST | None = None
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+            target = n.func.value if n.func.attr in ("append", "extend", "pop") else None
+        elif isinstance(n, ast.AugAssign):
+            target = n.target
+        if isinstance(target, ast.Name):
+            found.add(target.id)
+    return found
+
+
 FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.AsyncFunctionDef)
 
 

@@ -10,7 +10,17 @@ from adarray.compiler.ir.loopir import Apply
 from adarray.kernels import build
 from adarray.kernels.types import FLOATS
 from adarray.loops.lower.kinds import BOOL, FLOAT, INT, dtype_of
-from adarray.loops.lower.values import Items, Lazy, Number, Span, Value, Walk, integer, number
+from adarray.loops.lower.values import (
+    Growing,
+    Items,
+    Lazy,
+    Number,
+    Span,
+    Value,
+    Walk,
+    integer,
+    number,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.calls import Calls
@@ -79,6 +89,8 @@ class PythonCalls:
             return integer(len(x.items))
         if isinstance(x, Span):
             return self.low.loops.walk(x).count
+        if isinstance(x, Growing):
+            return self.low.lists.count(x)
         array = self.calls.array(x)
         if isinstance(array, Lazy) and array.mask is not None:
             return self.elements.masks.count(array.mask)
@@ -102,6 +114,8 @@ class PythonCalls:
 
     def builtin_sum(self, x: Value, start: Value | None = None) -> Value:
         """Return the sum of some numbers."""
+        if isinstance(x, Growing):
+            x = self.low.lists.walk(x)
         if isinstance(x, Walk) and start is None:
             return self._summed(x)
         if not isinstance(x, Items):

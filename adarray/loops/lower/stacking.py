@@ -11,7 +11,18 @@ import numpy as np
 from adarray.kernels import build
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import common
-from adarray.loops.lower.values import Array, Items, Lazy, Number, Part, Value, View, Walk, integer
+from adarray.loops.lower.values import (
+    Array,
+    Growing,
+    Items,
+    Lazy,
+    Number,
+    Part,
+    Value,
+    View,
+    Walk,
+    integer,
+)
 from adarray.loops.lower.values import number as number_of
 
 if TYPE_CHECKING:
@@ -39,6 +50,10 @@ class StackingCalls:
 
     def array(self, x: Value, dtype: Value | None = None) -> Value:
         """Return a new array of what a list holds, or of an array's elements."""
+        if isinstance(x, Growing):
+            x = self.low.lists.array(x)
+            if dtype is None:
+                return x
         if isinstance(x, Walk):
             return self._of_walk(x, dtype)
         if not isinstance(x, Items):
@@ -93,7 +108,10 @@ class StackingCalls:
         """Return arrays along a new first axis."""
         if axis is not None and self.calls.axis(axis) != 0:
             raise self.state.refusal("np.stack along another axis than the first")
-        if not isinstance(x, Items):
+        if isinstance(x, Growing):
+            count = self.low.lists.count(x)
+            self.state.fail_if(build.call("less", "bool", count.expr, build.index(1)))
+        elif not isinstance(x, Items):
             raise self.state.refusal("np.stack of what is no list")
         return self.array(x)
 

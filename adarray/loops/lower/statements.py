@@ -20,6 +20,7 @@ from adarray.loops.lower.kinds import BOOL, stored
 from adarray.loops.lower.masks import ChosenPlace
 from adarray.loops.lower.values import (
     Complex,
+    Growing,
     Items,
     Lazy,
     Missing,
@@ -165,6 +166,8 @@ class Statements:
             if not frames:
                 raise self.state.refusal("return leaves the loop")
             value = Known(None) if s.value is None else self.low.expressions.value(s.value)
+            if isinstance(value, (Items, Growing)):
+                value = self.settled(value, "result")
             self.low.names[RESULT] = self.low.elements.settled(value, "result")
         for frame in frames:
             self.low.names[frame.live] = flag(False)
@@ -221,6 +224,12 @@ class Statements:
     # -- assignments -------------------------------------------------------------------------------
 
     def _assign(self, s: ast.Assign) -> None:
+        target = s.targets[0]
+        is_list = isinstance(s.value, ast.List) and len(s.targets) == 1
+        if is_list and isinstance(target, ast.Name) and target.id in self.low.scope.lists:
+            assert isinstance(s.value, ast.List)
+            self.low.names[target.id] = self.low.lists.created(s.value, target.id)
+            return
         value = self.low.expressions.value(s.value)
         first = s.targets[0]
         if len(s.targets) > 1 or isinstance(first, (ast.Tuple, ast.List)):
@@ -266,6 +275,8 @@ class Statements:
             raise self.state.refusal(value.reason)
         if isinstance(value, Walk):
             raise self.state.refusal("a list or an iterator that has a name")
+        if isinstance(value, Growing):
+            raise self.state.refusal("a list that has two names")
         return self.low.elements.settled(value, name)
 
     def _at_home(self, name: str, value: Value) -> Value:
@@ -328,6 +339,9 @@ class Statements:
     def _in_place(self, s: ast.AugAssign) -> None:
         if isinstance(s.target, ast.Name):
             old = self.low.lookup(s.target.id)
+            if isinstance(old, Growing):
+                self._add_to_list(s, old)
+                return
             view = old if isinstance(old, View) else None
         elif isinstance(s.target, ast.Subscript):
             place = self._place(s.target)
@@ -351,6 +365,14 @@ class Statements:
         if view.axes or isinstance(s.target, ast.Name):
             self._check_cast(s.op, view.dtype, result)
         self.store(view, result)
+
+    def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
+        if not isinstance(s.op, ast.Add) or not isinstance(s.value, (ast.List, ast.Tuple)):
+            raise self.state.refusal("an operator in place of a list")
+        if x.depth != self.low.functions.depth:
+            raise self.state.refusal("a list that another function changes")
+        for item in s.value.elts:
+            self.low.lists.append(x, item)
 
     def _chosen_in_place(self, s: ast.AugAssign, place: ChosenPlace | GatheredPlace) -> None:
         """Change chosen elements: all of them are read before the first is set."""

@@ -239,9 +239,28 @@ class Closure:
     defaults: tuple[tuple[str, Value], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A list that the loop appends to.
+
+    Attributes
+    ----------
+    count : str
+        What its number of items has as a name.
+    depth : int
+        Of the calls of the function that has it.
+    """
+
+    count: str
+    depth: int
+
+
 Scalar = Number | Complex
 Array = View | Lazy
-Value = Number | Complex | Pair | View | Lazy | Items | Span | Walk | Part | Missing | Method | Closure | Known
+Value = (
+    Number | Complex | Pair | View | Lazy | Items | Span | Walk | Part | Missing | Method
+    | Closure | Growing | Known
+)  # fmt: skip
 
 
 def parts_of(name: str) -> tuple[str, str]:
