@@ -228,10 +228,12 @@ def running(loop: For) -> tuple[Fold, Store] | None:
 
 def across(loop: For) -> bool:
     """Whether iterations of a parallel loop store what they fold across the rows of an array."""
-    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    along, fixed = neighbours(loop)
+    all_lets = (s for s in statements(loop.body) if isinstance(s, Let))
+    lets = {s.name: s.value for s in all_lets if s.name not in fixed}
     for s in statements(loop.body):
         parts = running(s) if isinstance(s, For) else None
-        if parts is not None and slope(parts[1].index, loop.var, lets) == ONE:
+        if parts is not None and slope(parts[1].index, along, lets) == ONE:
             assert isinstance(s, For)
             return slope(parts[1].index, s.var, lets) != ONE
     return False
