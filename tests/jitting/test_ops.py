@@ -89,6 +89,7 @@ def _check(check: Callable[..., None], name: str, *rest: str) -> None:
         raise error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow_on("numpy", "openmp")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", NAMES)
