@@ -133,7 +133,7 @@ def test_second_derivatives_are_differences_of_first(name: str, backend: str) ->
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MORE)
 def test_adjoints_of_published_kernels(name: str) -> None:
     test_adjoints_are_transposed_tangents(name, "float64", "serial")
