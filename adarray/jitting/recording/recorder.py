@@ -89,6 +89,7 @@ class Recorder(BaseEngine):
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
+        self._odd: Traced | None = None  # what is true in no run: see `expect_not`
         self.original: Callable[[Any], Any] = _itself  # the user's object of a clone
         self.calls: list[CachedCall] = []  # of functions with a cache
 
@@ -330,6 +331,18 @@ class Recorder(BaseEngine):
             self.error = error
             raise
         self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
+
+    def expect_not(self, raises: Any) -> None:
+        """Have later calls run the function itself if `raises` is true; see `check_expected`."""
+        x = self.opened(raises)
+        if type(x) is Traced:
+            odd = self._odd
+            self._odd = x if odd is None else self.function(np.logical_or, (odd, x), {})
+
+    def check_expected(self) -> None:
+        """Record one look at what must not be true, behind all else that the run does."""
+        if self._odd is not None:
+            self.check(_as_expected, (self._odd,), {})
 
     def cached(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -621,6 +634,11 @@ def _beside(x: Any, value: Any) -> Any:
     if is_device(x):
         return x.library.wrap(x.raw, False)
     return value.library.place(np.asarray(x)) if is_device(value) else np.asarray(x)
+
+
+def _as_expected(odd: Any) -> None:
+    if odd:
+        raise ValueError("a function of Python's math raises an error")
 
 
 def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[()]:
