@@ -169,6 +169,7 @@ def record(
         if values:
             result = (result, values)
         results, rebuild_result = flatten(_named(result))
+        recorder.check_expected()
         inputs = {id(h): i for i, h in handles}
         whole = recorder.library is not None or any(is_device(x) for x in leaves)
         links = links_of(results, inputs, whole, recorder.capture)

@@ -95,6 +95,7 @@ class Recorder(BaseEngine):
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
+        self._odd: Traced | None = None  # what is true in no run: see `expect_not`
         self.original: Callable[[Any], Any] = _itself  # the user's object of a clone
         self.calls: list[CachedCall] = []  # of functions with a cache
 
@@ -339,6 +340,18 @@ class Recorder(BaseEngine):
             raise
         self.host(checked, (function, symbolic(args), symbolic(kwargs)), ())
 
+    def expect_not(self, raises: Any) -> None:
+        """Have later calls run the function itself if `raises` is true; see `check_expected`."""
+        x = self.opened(raises)
+        if type(x) is Traced:
+            odd = self._odd
+            self._odd = x if odd is None else self.function(np.logical_or, (odd, x), {})
+
+    def check_expected(self) -> None:
+        """Record one look at what must not be true, behind all else that the run does."""
+        if self._odd is not None:
+            self.check(_as_expected, (self._odd,), {})
+
     def cached(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[], Any]:
@@ -531,3 +544,8 @@ class Recorder(BaseEngine):
 
 def _itself(x: Any) -> Any:
     return x
+
+
+def _as_expected(odd: Any) -> None:
+    if odd:
+        raise ValueError("a function of Python's math raises an error")
