@@ -136,11 +136,12 @@ def lists_alone(names_: tuple[str, ...], values: tuple[Any, ...]) -> set[str]:
     }  # fmt: skip
 
 
-def _on_device() -> bool:
-    """Whether what is recorded is computed on a device."""
+def _computing() -> tuple[int, bool]:
+    """Return by how many threads what is recorded is computed, and whether on a device."""
     mode = MODE.get()
     inner = None if mode is None or mode.recorder is None else mode.recorder.inner
-    return inner is not None and inner.engine is not None and inner.engine.device is not None
+    engine = None if inner is None else inner.engine
+    return (1, False) if engine is None else (engine.threads, engine.device is not None)
 
 
 def _note(
@@ -314,7 +315,7 @@ class LoopCall:
 
     def _lowering(self) -> Lowering:
         loop = self.loop
-        why = not_worthwhile(loop, self.forms, self.iterable, _on_device())
+        why = not_worthwhile(loop, self.forms, self.iterable, *_computing())
         if why is not None:
             return Lowering(None, (why, loop.lineno), ())
         self._read = True
@@ -364,7 +365,7 @@ class LoopCall:
                 parts.append((name, type(form.value), form.value, shown))
             else:
                 parts.append((name, form))
-        return over, self.loop, tuple(parts)
+        return over, self.loop, _computing(), tuple(parts)
 
     # -- memory and derivatives --------------------------------------------------------------------
 
@@ -425,9 +426,13 @@ class LoopCall:
         operation = _operations.of(loop)
         operands, launch = self._bound(loop, operation, recorder)
         expected = comparing.expected(self) if checking() and not BATCHED else None
-        outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
-        results = outputs if len(operation.outputs) > 1 else (outputs,)
-        by_name = dict(zip(operation.outputs, results, strict=True))
+        by_name: dict[str, Any] = {}
+        if operation.outputs:  # else no iteration comes by what it writes
+            outputs = finish(
+                apply(operation.op, operands, {"launch": launch}), None, operation.name
+            )
+            results = outputs if len(operation.outputs) > 1 else (outputs,)
+            by_name.update(zip(operation.outputs, results, strict=True))
         if loop.failed is not None and by_name[loop.failed][0] != 0:
             return None
         sources = dict(loop.sources)

@@ -27,7 +27,7 @@ def measure(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     report: dict[str, Any] = {"sizes": options.sizes, "programs": {}}
     with Fleet(
         engines, options.peer_python, options.threads, options.rounds, progress,
-        options.patience, WORKER, pythons,
+        options.patience, WORKER, pythons, options.budget,
     ) as fleet:  # fmt: skip
         report["engines"] = {n: m.absent or m.version for n, m in fleet.members.items()}
         for name in names:
@@ -43,7 +43,9 @@ def one(fleet: Fleet, name: str, root: str, size: str) -> dict[str, Any]:
     """Return the times of one program of one size, and whether its gradients are right."""
     results = fleet.race(size, name, root=root, size=size)
     try:
-        differences = fleet.members["numpy"].ask(do="differences", name=name, root=root, size=size)
+        differences = fleet.members["numpy"].ask(
+            do="differences", name=name, root=root, size=size, budget=min(fleet.budget, 1e6)
+        )
         expected = differences["slopes"]
     except Failed as error:
         expected, results["numpy"] = [], Result([], [], [], str(error))

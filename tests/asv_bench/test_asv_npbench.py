@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import warnings
@@ -62,6 +63,16 @@ TEXTS = {
         "numpy": "import numpy as np\ndef kernel(z, n):\n"
                  "    y = np.empty(n, np.complex128)\n    y[:] = z * z\n    return y * (2 - 1j)\n",
     },
+    # Writes into both of its arguments what they hold.
+    "still": {
+        "info": {
+            "parameters": {"S": {"N": 3}},
+            "init": {"func_name": "make", "input_args": ["N"], "output_args": ["x", "y", "z"]},
+            "input_args": ["x", "y", "z"], "array_args": ["x", "y", "z"],
+        },
+        "": "import numpy as np\ndef make(n):\n    return np.ones(n), np.zeros(n), np.ones(n)\n",
+        "numpy": "def kernel(x, y, z):\n    x *= 1 + y\n    y += x - z\n    return z * y\n",
+    },
     # Numbers alone; in single precision.
     "numbers": {
         "info": {
@@ -111,6 +122,7 @@ def test_what_a_program_computes(root: Path) -> None:
     assert [x.shape for x in pieces.outputs] == [(5,), (5,), ()]
     assert task(root, "waves").objective.weights[0].dtype == complex
     assert task(root, "numbers").names == ["low"]
+    assert task(root, "still").objective.written == ["x", "y"]  # though nothing changes
 
 
 def test_folders_and_texts_that_are_not_there(root: Path, tmp_path: Path) -> None:
@@ -167,6 +179,8 @@ def test_a_worker_computes_and_is_timed(root: Path) -> None:
     assert answer["slopes"] == []
     assert len(answer["digest"]) == 1
     assert answer["first"] > 0.0
+    one = numpy_worker.differences(str(root), "sweep", "S", budget=0.0)["slopes"]
+    assert np.shape(one) == (1, len(programs.STEPS))
     slopes = numpy_worker.differences(str(root), "sweep", "S")["slopes"]
     assert np.shape(slopes) == (programs.DIRECTIONS, len(programs.STEPS))
     assert numpy_worker.measure(0.0)["times"][0] > 0.0
@@ -188,6 +202,7 @@ def figures(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
 
 @pytest.mark.slow
 def test_a_run_from_end_to_end(figures: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    figures = copy.deepcopy(figures)
     folder = figures.pop("folder")
     assert list(figures["programs"]) == ["sweep", "waves"]
     assert list(figures["programs"]["waves"]) == ["S"]  # it has no other size
@@ -208,10 +223,29 @@ def test_a_run_from_end_to_end(figures: dict[str, Any], capsys: pytest.CaptureFi
     assert script.main(["--load", str(folder / "wrong.json")]) == 1
 
 
+@pytest.mark.slow
+def test_reports_in_several_files(figures: dict[str, Any], tmp_path: Path) -> None:
+    parts = []
+    for name in ("waves", "sweep"):
+        parts.append(str(tmp_path / f"{name}.json"))
+        alone = {**figures, "programs": {name: figures["programs"][name]}}
+        alone.pop("folder", None)
+        if name == "waves":
+            alone["sizes"] = ["S"]
+        Path(parts[-1]).write_text(json.dumps(alone))
+    output = tmp_path / "both.json"
+    assert script.main(["--load", *parts, "--output", str(output)]) == 0
+    both = json.loads(output.read_text())
+    assert both["programs"] == figures["programs"]
+    assert list(both["programs"]) == ["sweep", "waves"]
+    assert both["sizes"] == ["S", "M"]
+    assert "median" in both["machine"]["cores used by others"]
+
+
 def made_up() -> dict[str, Any]:
     def times(*rounds: float, **more: Any) -> dict[str, Any]:
         return {"median": sorted(rounds)[len(rounds) // 2], "times": list(rounds), "note": "",
-                "right": True, **more}  # fmt: skip
+                "right": True, "first": 2.0, "peak": 3 << 20, **more}  # fmt: skip
 
     return {
         "sizes": ["S"],
@@ -243,6 +277,11 @@ def test_tables_and_means() -> None:
         ["jit-openmp", "3", "0", "1", "1", "2"],
         ["jax", "3", "1", "0", "0.5", "1"],
     ]
+    assert report.costs(figures, "S")[-2:] == [
+        ["three", "2 s", "2 s", "3", "3"],
+        ["four", "-", "2 s", "-", "3"],
+    ]
+    assert report.slowest(figures, "S", "jit-openmp", "jax") == [["two", "1"], ["one", "4"]]
     shown = report.text(figures)
     assert "two, S, jit-openmp: it is slow" in shown
     assert "four, S, jit-openmp: no" in shown

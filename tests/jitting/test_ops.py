@@ -120,6 +120,7 @@ def _check_values(name: str, dtype: str, backend: str) -> None:
                     assert difference is None, f"{name}, {case.name}, call {seed}: {difference}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients(name: str, backend: str) -> None:
     skip_unless_long(backend == "numpy")

@@ -78,6 +78,7 @@ def test_tangents_are_differences(name: str, backend: str) -> None:
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
@@ -102,6 +103,7 @@ def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -
         np.testing.assert_allclose(a, b, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "openmp"])
 @pytest.mark.parametrize("name", NAMES)
 def test_second_derivatives_are_differences_of_first(name: str, backend: str) -> None:

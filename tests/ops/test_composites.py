@@ -427,12 +427,14 @@ def test_derivatives(name: str) -> None:
     check_grads(f, inputs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_float32_derivatives(name: str) -> None:
     f, inputs = CASES[name]
     check_grads(f, tuple(x.astype(np.float32) for x in inputs), order=1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_gradient_on_a_backend(name: str, backend: str) -> None:
     """Kernels give the values and gradients that NumPy gives."""

@@ -55,6 +55,7 @@ def test_second_derivatives(seed: int) -> None:
     assert_same(adarray.vmap(hessian, in_axes=axes)(*args), looped(hessian, args, axes), 1e-7, 1e-8)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::adarray.JitWarning")
 @pytest.mark.parametrize("backend", ["numpy", "serial"])
 @pytest.mark.parametrize("seed", [*range(300, 306), *(

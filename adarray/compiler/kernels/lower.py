@@ -197,15 +197,24 @@ class Lowering(Folds):
     # -- the outer loop -------------------------------------------------------------------
 
     def _flat(self) -> bool:
-        """Whether the kernel is one loop over rows, which needs no blocks."""
+        """Whether the kernel is one loop over rows, which needs no blocks.
+
+        Where its parts begin and end at different rows, it is a loop for each part. Those read
+        the same rows, so a processor takes them block by block; all threads of a GPU share each.
+        """
         works = self._works()
         return (
             len(works) == 1
             and list(works[0]) == [frozenset({self.outer})]
             and not any(w.what == "keep" for ws in works[0].values() for w in ws)
-            and not any(isinstance(n.operation, (UpdateSlice, Concatenate)) for n in self.order)
-            and all(self._end(n, self.outer) == self.rows for n in self.order)
+            and (self.spread or self._even())
         )
+
+    def _even(self) -> bool:
+        """Whether all that the kernel computes has the same rows, alike from first to last."""
+        return not any(
+            isinstance(n.operation, (UpdateSlice, Concatenate)) for n in self.order
+        ) and all(self._end(n, self.outer) == self.rows for n in self.order)
 
     def _outer_loop(self) -> None:
         scope = self.scope

@@ -9,6 +9,7 @@ from adarray.compiler.ir.loopir import (
     Fold,
     For,
     Let,
+    Local,
     Stmt,
     Store,
     Var,
@@ -54,6 +55,7 @@ def _flattens(loop: For, inner: For, names: set[str]) -> bool:
         return False
     return all(
         isinstance(s, Let | Store)
+        or (isinstance(s, Local) and s.size is None)  # each iteration has its own
         or (isinstance(s, For) and s.kind in ("serial", "vector"))
         or (isinstance(s, Fold) and s.index is None)
         for s in statements(inner.body)

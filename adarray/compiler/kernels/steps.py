@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import SAME, KernelNode, Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine, neutral
+from adarray.compiler.kernels.spread import spread as flattened
 from adarray.compiler.kernels.values import Values
 
 
@@ -189,10 +191,16 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
                 lambda i: _line(s, p, value, term, dict(enumerate(i))))  # fmt: skip
         return s.lowered("out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
-    if target.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
+    if target.along and math.prod(shape[a] for a in wide_axes) >= ACROSS:
         # A line for each thread; neighbours take what lies side by side.
-        s.loops([shape[wide_axes[0]]], ["parallel"],
-                lambda i: _line(s, p, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
+        def line(index: tuple[Affine, ...]) -> None:
+            _line(s, p, value, term, dict(zip(wide_axes, index, strict=True)))
+
+        kinds = ["parallel", *["serial"] * (len(wide_axes) - 1)]
+        s.loops([shape[a] for a in wide_axes], kinds, line)
+        s.scope.levels[0].statements = [
+            flattened(x) if isinstance(x, For) else x for x in s.scope.levels[0].statements
+        ]
         return s.lowered("out")
 
     def first(index: tuple[Affine, ...]) -> None:
