@@ -238,7 +238,8 @@ class LoopProgram:
             return self._pick("k += 1", "k = k + 2", "k = 1", f"k += round({value}) % 3")
         if kind < 0.91:
             return self._pick(
-                f"Z[{i}] = 0.5 * Z[{i}] * c + {value}", f"c = 0.5 * c + Z[{i}]", f"Z[{i}] += 0.5 * c",
+                f"Z[{i}] = 0.5 * Z[{i}] * c + {value}", f"c = 0.5 * c + Z[{i}]",
+                f"Z[{i}] += 0.5 * c",
                 f"c = c / (2.0 + Z[{i}] * Z[{i}].conj())", f"Z[{i}] *= {value}", "Z = Z * 0.5j",
                 f"s = 0.5 * s + abs(Z[{i}])", f"c = c.conjugate() * 0.5 - 0.5j * {value}",
                 f"Z[{i}] = np.exp(1j * {value}) - Z[{i}].imag", "s = s * 0.5 + c.real",
