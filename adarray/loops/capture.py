@@ -399,6 +399,8 @@ class LoopCall:
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
+        if BATCHED and any(str(getattr(x, "dtype", "")) in COMPLEX for x in self.values.values()):
+            raise NotCaptured("it has complex numbers for members of a batch", line)
         if BATCHED and any(r.which is not None for r in loop.results):
             raise NotCaptured("a number is of one type or another for members of a batch", line)
         if BATCHED and loop.returned is not None and loop.returned.flag is not None:
