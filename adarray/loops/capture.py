@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from adarray.base.aval import BATCHED
 from adarray.base.engines import TracingEngine
 from adarray.base.levels import FORWARD
 from adarray.base.recording import LoopNote
@@ -394,16 +393,29 @@ class LoopCall:
             len(levels) == 2 and (levels[0] not in FORWARD or levels[1] in FORWARD)
         ):
             raise NotCaptured("derivatives of derivatives are taken in this order", line)
-        if BATCHED and any(
+        if self.is_batched():
+            self._check_batch(loop)
+
+    def is_batched(self) -> bool:
+        """Whether variables stand for those of all members of a batch."""
+        return any(map(is_batched, self.values.values()))
+
+    def _check_batch(self, loop: LoopKernel) -> None:
+        line = self.place.loop.lineno
+        if any(
             is_batched(x) and isinstance(self.forms[n], (Known, WholeNumber))
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
-        if BATCHED and any(r.which is not None for r in loop.results):
+        if any(str(getattr(x, "dtype", "")) in COMPLEX for x in self.values.values()):
+            raise NotCaptured("it has complex numbers for members of a batch", line)
+        if any(r.which is not None for r in loop.results):
             raise NotCaptured("a number is of one type or another for members of a batch", line)
-        if BATCHED and loop.returned is not None and loop.returned.flag is not None:
+        if any(x.count is not None for x in loop.listed):
+            raise NotCaptured("a list is of another length for members of a batch", line)
+        if loop.returned is not None and loop.returned.flag is not None:
             raise NotCaptured("it may return for some members of a batch", line)
-        if BATCHED and loop.failed is not None:
+        if loop.failed is not None:
             raise NotCaptured("it may raise an error for some members of a batch", line)
 
     # -- running it --------------------------------------------------------------------------------
@@ -425,7 +437,8 @@ class LoopCall:
                 raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
         operation = _operations.of(loop)
         operands, launch = self._bound(loop, operation, recorder)
-        expected = comparing.expected(self) if checking() and not BATCHED else None
+        compares = checking() and not self.is_batched()
+        expected = comparing.expected(self) if compares else None
         by_name: dict[str, Any] = {}
         if operation.outputs:  # else no iteration comes by what it writes
             outputs = finish(

@@ -56,7 +56,9 @@ def _form_of_handle(x: Handle) -> Form:
 
 def is_batched(x: Any) -> bool:
     """Whether a value stands for those of all members of a batch."""
-    return isinstance(x, Handle) and type(x._plain) in BATCHED
+    while isinstance(x, Handle):
+        x = x._plain
+    return type(x) in BATCHED
 
 
 def is_constant(x: Any) -> bool:

@@ -268,10 +268,10 @@ class Calls:
     # -- reductions and products -------------------------------------------------------------------
 
     def _reduced(
-        self, f: Callable[..., Array | Number], x: Value, axis: Value | None, keepdims: Value | None
+        self, f: Callable[..., Array | Scalar], x: Value, axis: Value | None, keepdims: Value | None
     ) -> Value:
         x = self.numeric(x)
-        if isinstance(x, Number):
+        if isinstance(x, (Number, Complex)):
             if axis is not None:
                 raise self.state.refusal("a reduction of a number along an axis")
             return x
@@ -313,8 +313,7 @@ class Calls:
         """Return variances."""
         if self.elements.mask_of(self.array(x)) is not None:
             raise self.state.refusal("a variance of chosen elements")
-        a = self.elements.to_float(self.array(x))
-        assert not isinstance(a, Number)
+        a = self._floats(x)
         mean = self.reductions.mean(a, self.axis(axis), True)
         apart = self.elements.ufunc(np.subtract, a, mean)
         square = self.elements.ufunc(np.square, apart)
@@ -324,16 +323,23 @@ class Calls:
         """Return standard deviations."""
         return self.elements.ufunc(np.sqrt, self.numeric(self.var(x, axis, keepdims)))
 
+    def _floats(self, x: Value) -> Array:
+        """Return an argument that is an array as floats."""
+        a = self.elements.to_float(self.array(x))
+        if not isinstance(a, (View, Lazy)) or a.dtype in COMPLEX:
+            raise self.state.refusal("squares of complex numbers")
+        return a
+
     def norm(self, x: Value) -> Value:
         """Return the square root of the sum of squares."""
-        a = self.elements.to_float(self.array(x))
+        a = self._floats(x)
         total = self.reductions.sum(self.array(self.elements.ufunc(np.square, a)))
         return self.elements.ufunc(np.sqrt, total)
 
     def dot(self, a: Value, b: Value) -> Value:
         """Return the dot product."""
         a, b = self.numeric(a), self.numeric(b)
-        if isinstance(a, Number) or isinstance(b, Number):
+        if isinstance(a, (Number, Complex)) or isinstance(b, (Number, Complex)):
             return self.elements.ufunc(np.multiply, a, b)
         return self.reductions.matmul(a, b)
 

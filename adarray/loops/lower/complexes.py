@@ -59,8 +59,8 @@ class Complexes:
             return None
         part = PARTS[kind]
         assert isinstance(value, (complex, np.complexfloating))
-        parts = (number(build.const(float(p), part), part) for p in (value.real, value.imag))
-        return Complex(*parts, kind)
+        re, im = (number(build.const(float(p), part), part) for p in (value.real, value.imag))
+        return Complex(re, im, kind)
 
     def named(self, name: str, x: Complex) -> Complex:
         """Return a number by names of its parts."""
@@ -90,9 +90,9 @@ class Complexes:
             return self.ufunc(getattr(np, name), a, b)
         if name not in ("add", "subtract", "multiply", "divide"):
             raise self.state.refusal(f"{name} of Python's complex numbers")
-        for x in (a, b):
-            if isinstance(x, Number) and "python int" in x.kinds:
-                self.numbers.need_exact(x)
+        for v in (a, b):
+            if isinstance(v, Number) and "python int" in v.kinds:
+                self.numbers.need_exact(v)
         x, y = (self._pair(v, "python complex") for v in (a, b))
         if name == "divide":
             none = [build.call("equal", "bool", p, build.const(0, "float64")) for p in y]
@@ -120,7 +120,8 @@ class Complexes:
         return self._made(function(*pairs), dtypes[-1])
 
     def _made(self, pair: Pair, kind: str) -> Complex:
-        return Complex(*(number(p, PARTS[kind]) for p in pair), kind)
+        re, im = (number(p, PARTS[kind]) for p in pair)
+        return Complex(re, im, kind)
 
     def absolute(self, x: Complex) -> Number:
         """Return the absolute value of a number of Python's, or of NumPy's."""

@@ -149,8 +149,9 @@ class Elements:
 
     def kinds(self, value: Array | Scalar) -> frozenset[str]:
         """Return the kinds of an array's elements, or of a number."""
-        is_number = isinstance(value, (Number, Complex))
-        return value.kinds if is_number else frozenset((value.dtype,))
+        if isinstance(value, (Number, Complex)):
+            return value.kinds
+        return frozenset((value.dtype,))
 
     def ufunc(self, f: np.ufunc, *args: Array | Scalar) -> Array | Scalar:
         """Return what a ufunc makes of arrays and numbers."""

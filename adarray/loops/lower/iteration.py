@@ -146,8 +146,14 @@ class Loops:
 
     def for_(self, node: ast.For) -> None:
         """Read a loop over a value of the body."""
-        if isinstance(node.iter, ast.Name) and node.iter.id in names.changed_lists(node):
-            raise self.state.refusal("a loop over a list that changes")
+        changed = names.changed_lists(node)
+        lengths = {
+            id(a) for n in ast.walk(node.iter) if isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Name) and n.func.id == "len" for a in n.args
+        }  # fmt: skip
+        for n in ast.walk(node.iter):
+            if isinstance(n, ast.Name) and n.id in changed and id(n) not in lengths:
+                raise self.state.refusal("a loop over a list that changes")
         self.walked(node, self.low.expressions.value(node.iter))
 
     def walked(self, node: ast.For, value: Value) -> None:

@@ -218,8 +218,13 @@ class Lists:
     def _popped(self, x: Growing) -> Value:
         count = self.count(x)
         self.state.fail_if(build.call("less", "bool", count.expr, build.index(1)))
-        value = self.item(x, integer(-1))
-        self.low.names[x.count] = self.state.named("count", self.numbers.minus(count, integer(1)))
+        if x.count not in self.memories:
+            raise self.state.refusal("an item of a list that is empty")
+        # Where the list is empty, what lies at its begin is as good as anything.
+        least = self.numbers.most(count, integer(1))
+        last = self.state.named("last", self.numbers.minus(least, integer(1)))
+        value = self._read(x, last, last)
+        self.low.names[x.count] = last
         return value
 
     # -- what reads lists --------------------------------------------------------------------------
@@ -239,12 +244,15 @@ class Lists:
 
     def item(self, x: Growing, index: Number) -> Value:
         """Return an item."""
-        memory = self.memories.get(x.count)
-        if memory is None:
+        if x.count not in self.memories:
             raise self.state.refusal("an item of a list that is empty")
         count = self.count(x)
         at = self.low.views.index(index, count)
-        view = self._item(x, at, self.numbers.minus(count, integer(1)))
+        return self._read(x, at, self.numbers.minus(count, integer(1)))
+
+    def _read(self, x: Growing, at: Number, last: Number) -> Value:
+        memory = self.memories[x.count]
+        view = self._item(x, at, last)
         if view.axes:
             return self.low.elements.materialised(view)
         return self._with_kind(memory, self.low.elements.scalar(view, ()), at)

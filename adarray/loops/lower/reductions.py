@@ -151,7 +151,8 @@ class Reductions:
         assert isinstance(re, Lazy)
 
         def element(indices: tuple[Number, ...]) -> Scalar:
-            return Complex(*(self.elements.element(p, indices) for p in parts), value.dtype)
+            first, second = (self.elements.element(p, indices) for p in parts)
+            return Complex(first, second, value.dtype)
 
         return Lazy(value.dtype, re.shape, element, (), re.others, True)
 
@@ -208,7 +209,7 @@ class Reductions:
             zero = self.numbers.constant(0)
             assert zero is not None
             truths = self.elements.ufunc(np.not_equal, value, zero)
-            assert not isinstance(truths, Number)
+            assert isinstance(truths, (View, Lazy))
             value = truths
         return self.folded(value, axis, keepdims, build.const(every, "bool"), combine)
 
@@ -265,7 +266,7 @@ class Reductions:
                 assert isinstance(product, Complex)
                 for total, p in zip(totals, (product.re, product.im), strict=True):
                     self.state.assign(total, _added(total, p.expr))
-            return Complex(*(number(t, part) for t in totals), dtype)
+            return Complex(number(totals[0], part), number(totals[1], part), dtype)
 
         shape = (*a.shape[:-1], *b.shape[1:])
         if not shape:

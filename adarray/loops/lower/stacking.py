@@ -13,11 +13,13 @@ from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import common
 from adarray.loops.lower.values import (
     Array,
+    Complex,
     Growing,
     Items,
     Lazy,
     Number,
     Part,
+    Scalar,
     Value,
     View,
     Walk,
@@ -58,11 +60,10 @@ class StackingCalls:
             return self._of_walk(x, dtype)
         if not isinstance(x, Items):
             value = self.calls.numeric(x)
-            if isinstance(value, Number):
+            if isinstance(value, (Number, Complex)):
                 raise self.state.refusal("np.array of a number")
             name = self.calls.dtype(dtype, value.dtype)
             converted = self.elements.cast(value, name)
-            assert not isinstance(converted, Number)
             return self.elements.materialised(converted)
         items = [self._item(v) for v in x.items]
         kinds = [k for v in items for k in self.elements.kinds(v)]
@@ -85,14 +86,14 @@ class StackingCalls:
             self.state.store(result.buffer, at, self.elements.stored(x, result.dtype))
         return result
 
-    def _item(self, value: Value) -> Array | Number:
+    def _item(self, value: Value) -> Array | Scalar:
         if isinstance(value, Items):
             array = self.array(value)
             assert isinstance(array, View)
             return array
         return self.elements.number(self.calls.numeric(value))
 
-    def _stacked(self, items: list[Array | Number], dtype: str) -> View:
+    def _stacked(self, items: list[Array | Scalar], dtype: str) -> View:
         """Return an array with the items along a new first axis."""
         shapes = [self.elements.shape(v) for v in items]
         first = shapes[0] if shapes else ()

@@ -224,11 +224,7 @@ class Statements:
     # -- assignments -------------------------------------------------------------------------------
 
     def _assign(self, s: ast.Assign) -> None:
-        target = s.targets[0]
-        is_list = isinstance(s.value, ast.List) and len(s.targets) == 1
-        if is_list and isinstance(target, ast.Name) and target.id in self.low.scope.lists:
-            assert isinstance(s.value, ast.List)
-            self.low.names[target.id] = self.low.lists.created(s.value, target.id)
+        if len(s.targets) == 1 and self._new_lists(s.targets[0], s.value):
             return
         value = self.low.expressions.value(s.value)
         first = s.targets[0]
@@ -237,6 +233,31 @@ class Statements:
             value = self._fixed(value)
         for target in s.targets:
             self.bind(target, value)
+
+    def _new_lists(self, target: ast.expr, value: ast.expr) -> bool:
+        """Assign lists that the loop appends to, if there are any, and what is assigned as well."""
+        targets, values = [target], [value]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            targets, values = target.elts, value.elts
+        new = [
+            t.id if isinstance(t, ast.Name) and t.id in self.low.scope.lists
+            and isinstance(v, ast.List) else None
+            for t, v in zip(targets, values, strict=False)
+        ]  # fmt: skip
+        if not any(new) or len(targets) != len(values):
+            return False
+        bound: list[Value] = []
+        for name, v in zip(new, values, strict=True):
+            if name is not None and isinstance(v, ast.List):
+                bound.append(self.low.lists.created(v, name))
+            else:
+                bound.append(self._fixed(self.low.expressions.value(v)))
+        for t, x in zip(targets, bound, strict=True):
+            if isinstance(x, Growing) and isinstance(t, ast.Name):
+                self.low.names[t.id] = x
+            else:
+                self.bind(t, x)
+        return True
 
     def _annotated(self, s: ast.AnnAssign) -> None:
         if s.value is not None:
