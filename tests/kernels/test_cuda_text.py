@@ -97,6 +97,16 @@ def test_cuda_text_with_checkpoints() -> None:
     np.testing.assert_allclose(*gradients, rtol=1e-13)
 
 
+@NEEDS_GXX
+@pytest.mark.usefixtures("gpu")
+def test_kernels_where_results_are_checked() -> None:
+    kernel = RawKernel(CASES["overwrite"].text("float64"), "overwrite")
+    x = np.array([1.0, 2.0, 3.0])
+    with adarray.use("standin"), adarray.debug_nans():
+        gradient = adarray.grad(lambda a: np.sum(kernel.apply(1, 3, (a, np.zeros(3), 3))[1]))(x)
+    np.testing.assert_array_equal(np.asarray(gradient), 2 * x)
+
+
 @pytest.mark.usefixtures("gpu")
 def test_arrays_on_a_device_that_share_memory_are_refused() -> None:
     kernel = RawKernel(CASES["overwrite"].text("float64"), "overwrite")
