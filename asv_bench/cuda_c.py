@@ -93,7 +93,8 @@ WORK: dict[str, Callable[[int, int], Launch]] = {
 }
 GROWTH = (1, 4, 16, 100)
 # How many times the least number of threads a growth of 1 stands for, of threads and of work: the
-# launch itself takes less time than so many threads. A GPU needs some ten thousand to be busy.
+# launch itself takes less time than so many threads. A GPU needs some ten thousand to be busy, and
+# some hundred thousand, `--least 800`, until its multiprocessors are full.
 FIRST = {"serial": (4, 2), "openmp": (32, 8), "cuda": (16, 256)}
 
 
@@ -177,9 +178,10 @@ def ratio(name: str, launch: Launch, backend: str) -> tuple[float, float]:
 Points = dict[str, dict[str, list[tuple[int, float]]]]
 
 
-def measured(backend: str) -> Points:
+def measured(backend: str, least: int | None = None) -> Points:
     """Return, and print, the cost of gradients as threads and the work of each grow."""
     threads, at_work = FIRST[backend]
+    threads = threads if least is None else least
     points: Points = {"threads": {}, "work": {}}
     print(f"{'kernel':20} {'threads x':>10} {'kernel ms':>10} {'gradient':>9}")
     for growth in GROWTH:
@@ -209,9 +211,12 @@ def main() -> None:
     """Print a table, and draw it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="serial", choices=tuple(FIRST))
+    parser.add_argument(
+        "--least", type=int, help="threads that growth begins with, in units of 256 or 1024"
+    )
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args()
-    points = measured(options.backend)
+    points = measured(options.backend, options.least)
     summary(points)
     if options.figures is not None:
         draw(points, options.figures)
