@@ -156,6 +156,47 @@ def test_gradients_are_those_of_differences(root: Path, name: str, kind: str) ->
     assert programs.deviation(bad, programs.differences(one.program, one.data)) > 1e-4
 
 
+def with_text(root: Path, name: str, text: str, data: str) -> engines.Task:
+    """Return a task of a program of one argument, which is written now."""
+    place = root / "npbench" / "benchmarks" / "group" / name
+    place.mkdir(parents=True)
+    info = {"relative_path": f"group/{name}", "module_name": name, "func_name": "kernel"}
+    info |= {
+        "parameters": {"S": {"N": 5}}, "input_args": ["x"], "array_args": ["x"],
+        "init": {"func_name": "make", "input_args": ["N"], "output_args": ["x"]},
+    }  # fmt: skip
+    (place / f"{name}.py").write_text(f"import numpy as np\ndef make(n):\n    return {data}\n")
+    (place / f"{name}_numpy.py").write_text(f"import numpy as np\n{text}")
+    program = programs.Program(name, root, info)
+    made = program.data("S")
+    return engines.Task(program, made, programs.objective(program, made))
+
+
+def test_slopes_that_differences_do_not_find(tmp_path: Path) -> None:
+    # Any step crosses one of the kinks.
+    kinks = "def kernel(x):\n    return np.where(np.sin(1e12 * x) > 0, x, 2 * x)\n"
+    one = with_text(tmp_path, "kinks", kinks, "np.linspace(0.1, 1.0, n)")
+    factor = np.where(np.sin(1e12 * one.data["x"]) > 0, 1.0, 2.0) * one.objective.weights[0]
+    products = programs.slopes({"x": factor}, programs.directions(one.program, one.data))
+    assert programs.deviation(products, programs.differences(one.program, one.data)) < 1e-12
+    # Larger steps leave the domain; the text keeps real numbers alone.
+    narrow = "def kernel(x):\n    y = np.empty(len(x))\n    y[:] = x\n"
+    narrow += "    if (y < 0).any():\n        raise np.linalg.LinAlgError('negative')\n"
+    narrow += "    return np.sqrt(y)\n"
+    two = with_text(tmp_path, "narrow", narrow, "np.array([1e-5, 1.0, 2.0])")
+    slope = two.objective.weights[0] / (2 * np.sqrt(two.data["x"]))
+    products = programs.slopes({"x": slope}, programs.directions(two.program, two.data))
+    assert programs.deviation(products, programs.differences(two.program, two.data)) < 1e-5
+    assert programs.deviation(products, [[], []]) == 1.0
+
+
+def test_last_digits_are_not_weighed(tmp_path: Path) -> None:
+    chaos = "def kernel(x):\n    y = x.copy()\n    for _ in range(60):\n"
+    chaos += "        y[:3] = 3.99 * y[:3] * (1 - y[:3])\n    return y\n"
+    one = with_text(tmp_path, "chaos", chaos, "np.linspace(0.1, 0.4, n)")
+    np.testing.assert_array_equal(one.objective.weights[0] != 0, [False] * 3 + [True] * 2)
+
+
 def test_results_are_matched_by_shape_and_values() -> None:
     outputs = [np.arange(3.0), np.arange(3.0) + 1, np.array(2.0)]
     results = [np.array([[1.0, 2.0, 3.0]]), 2.0, np.arange(3), np.arange(3.0)]
@@ -180,9 +221,9 @@ def test_a_worker_computes_and_is_timed(root: Path) -> None:
     assert len(answer["digest"]) == 1
     assert answer["first"] > 0.0
     one = numpy_worker.differences(str(root), "sweep", "S", budget=0.0)["slopes"]
-    assert np.shape(one) == (1, len(programs.STEPS))
+    assert len(one) == 1
     slopes = numpy_worker.differences(str(root), "sweep", "S")["slopes"]
-    assert np.shape(slopes) == (programs.DIRECTIONS, len(programs.STEPS))
+    assert len(slopes) == programs.DIRECTIONS
     assert numpy_worker.measure(0.0)["times"][0] > 0.0
 
 
@@ -311,6 +352,12 @@ def test_what_the_report_says_of_an_engine() -> None:
     assert measure.figures(whole, []) == {"error": "it has no floating-point inputs"}
     value = result._replace(prepared={**said, "slopes": [], "gradients": False})
     assert "right" not in measure.figures(value, [])
+
+
+def test_engines_that_agree() -> None:
+    said = {"single": False, "slopes": [(1.0, 2.0), (3.0, 1.0)]}
+    assert measure.agree(said, [(1.0, 2.0), (3.00001, 1.0)])
+    assert not measure.agree(said, [(1.0, 2.0), (3.1, 1.0)])
 
 
 WRONG = {

@@ -17,6 +17,7 @@ def _program(name: str) -> Program:
     return Program(case.function, *case.args(np.random.default_rng(1)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_does_what_the_loop_does(name: str) -> None:
     tolerance = 1e-5 if name == "singles" else 1e-12

@@ -421,6 +421,7 @@ def compare(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(name: str) -> None:
     f, inputs = CASES[name]

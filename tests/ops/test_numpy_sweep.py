@@ -53,6 +53,7 @@ def a_call(name: str) -> Call:
     return call
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_traced_argument(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -320,6 +320,7 @@ def test_higher_orders(run: Any, engine: None) -> None:
     close(w.grad, adarray.grad(plain)(W))
 
 
+@pytest.mark.slow_on("openmp")
 def test_compiled(engine: None) -> None:
     for how in ({}, {"snapshots": 3}, {"schedule": "mixed", "snapshots": 2}):
         jitted = adarray.jit(adarray.grad(lambda w, how=how: dynamics(w, X, 5, with_loop(how))))

@@ -242,7 +242,7 @@ class Fusion:
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
-            attempt = AxisAssignment(group, value, self.uses)
+            attempt = AxisAssignment(group, value, self.uses, self.along)
             if attempt.run() and self._runs_along(attempt, uses):
                 self._commit(attempt, before)
                 return

@@ -149,6 +149,14 @@ class Serial:
                     self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
                     self.values.bad = ""
 
+    def flatten(self) -> None:
+        """Make a parallel loop and those that are all it consists of one."""
+        level = self.scope.levels[0]
+        level.statements = [
+            flattened(x) if isinstance(x, For) and x.kind == "parallel" else x
+            for x in level.statements
+        ]
+
     def lowered(self, access: str) -> Lowered:
         """Return the kernel."""
         v = self.values
@@ -189,6 +197,8 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
     if not wide:
         s.loops([shape[a] for a in lead], kinds[: len(lead)],
                 lambda i: _line(s, p, value, term, dict(enumerate(i))))  # fmt: skip
+        if target.along:
+            s.flatten()
         return s.lowered("out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
     if target.along and math.prod(shape[a] for a in wide_axes) >= ACROSS:
@@ -198,9 +208,7 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
 
         kinds = ["parallel", *["serial"] * (len(wide_axes) - 1)]
         s.loops([shape[a] for a in wide_axes], kinds, line)
-        s.scope.levels[0].statements = [
-            flattened(x) if isinstance(x, For) else x for x in s.scope.levels[0].statements
-        ]
+        s.flatten()
         return s.lowered("out")
 
     def first(index: tuple[Affine, ...]) -> None:

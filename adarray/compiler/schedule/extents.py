@@ -107,8 +107,15 @@ def _most(loop: For, known: Mapping[str, int], lets: Mapping[str, Expr]) -> int 
     return max(0, min(lengths)) if lengths else None
 
 
-def _bounds(bound: Expr, name: str, lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
+def _bounds(bound: Expr, name: str, lets: Mapping[str, Expr]) -> list[Expr]:
     """Return what a loop begins or ends with: that, or what it is the least or the most of."""
-    while isinstance(bound, Var) and bound.name in lets:
-        bound = lets[bound.name]
-    return bound.args if isinstance(bound, Apply) and bound.name == name else (bound,)
+    found, left = [], [bound]
+    while left:
+        e = left.pop()
+        while isinstance(e, Var) and e.name in lets:
+            e = lets[e.name]
+        if isinstance(e, Apply) and e.name == name:
+            left += e.args
+        else:
+            found.append(e)
+    return found
