@@ -66,7 +66,6 @@ from adarray.loops.variables import (
 
 _NOT_THERE = object()
 _MOST_ITEMS = 16  # of a list that the loop appends to, before it does
-_COMPLEX = (complex, np.complexfloating)
 # Refusals of a loop, each found by reading it again, after which a run does not ask any more.
 _ENOUGH = 8
 
@@ -115,6 +114,14 @@ def _answer(
         return None
     _note(recorder, place, iterable, before, "", 0, _operations.of(loop))
     return results
+
+
+def _told(value: Any) -> Any:
+    """Return what tells a constant from others: of equal numbers, also the type and signs of 0."""
+    if isinstance(value, tuple):
+        return tuple(map(_told, value))
+    shown = repr(value) if isinstance(value, (float, complex, np.generic)) else ""
+    return type(value), value, shown
 
 
 def _references(values: tuple[Any, ...], k: int) -> int:
@@ -360,8 +367,7 @@ class LoopCall:
             if isinstance(form, Known):
                 if not is_constant(form.value):
                     return None
-                shown = repr(form.value) if isinstance(form.value, _COMPLEX) else ""  # signs of 0
-                parts.append((name, type(form.value), form.value, shown))
+                parts.append((name, _told(form.value)))
             else:
                 parts.append((name, form))
         return over, self.loop, _computing(), tuple(parts)

@@ -127,3 +127,21 @@ def test_list_that_is_seen_elsewhere() -> None:
     for _ in range(3):
         jf(np.ones(9))
     assert seen == [1.0] * 27
+
+
+def test_constants_that_are_equal() -> None:
+    """Tuples of equal numbers of other types, and zeros of either sign, are other constants."""
+    pairs = ((0, 1.0), (0.0, 1.0), (-0.0, 1.0), (False, 1.0))
+
+    def f(x, k):
+        pair, s = pairs[k], 0
+        for i in range(len(x)):
+            s = pair[0]
+            x[i] = x[i] * pair[0] * pair[1]
+        return s, x
+
+    jf = adarray.jit(f)
+    for k in (0, 0, 1, 1, 2, 2, 3, 3, 0):
+        got, expected = jf(np.ones(9), k), f(np.ones(9), k)
+        same(got, expected)
+        assert np.array_equal(np.signbit(got[1]), np.signbit(expected[1]))
