@@ -70,12 +70,25 @@ def _is_recorded(x: Any) -> bool:
 def _by_positions(value: Batched, steps: tuple[Any, ...], index: Any, v: Any) -> Any:
     """Write where no memory is shared: at the positions of elements that views lead to."""
     numbers = np.arange(value.size).reshape(value.shape)
-    followed = tuple(s for s in steps if s[0].name != "astype")
+    parts = [s[0].name for s in steps if s[0].name in ("real", "imag")]
+    # Numbers of elements have no parts.
+    followed = tuple(s for s in steps if s[0].name not in ("astype", "real", "imag"))
     flat = replay(numbers, followed)
     at = compute(FUNCTIONS[operator.getitem], (np.asarray(flat),), {"index": index}, None)
     at = at if type(at) is Batched else np.asarray(at)
     places: Any = np.unravel_index(at, value.shape) if value.shape else Ellipsis
+    if parts and value.dtype.kind == "c":
+        old = compute(FUNCTIONS[operator.getitem], (value,), {"index": places}, None)
+        v = old.real + _times_i(v) if parts[0] == "imag" else v + _times_i(old.imag)
     return write(value, places, v)
+
+
+def _times_i(x: Any) -> Any:
+    """Return a number whose imaginary part is `x`: a product would make infinities nan."""
+    odd = np.where(
+        x > 0, complex(0, np.inf), np.where(x < 0, complex(0, -np.inf), complex(0, np.nan))
+    )
+    return np.where(np.isfinite(x), np.multiply(1j, np.where(np.isfinite(x), x, 0)), odd)
 
 
 def _settled(index: Any) -> Any:

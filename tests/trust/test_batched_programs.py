@@ -80,3 +80,20 @@ def test_nested(seed: int) -> None:
     table = adarray.vmap(adarray.vmap(f, in_axes=(None, 0)), in_axes=(0, None))(*args)
     want = looped(lambda x: tuple(looped(lambda w: f(x, w), (args[1],), (0,))), args[:1], (0,))
     assert_same(table, want, *CLOSE)
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_parts_of_complex_members_are_written(part: str, jitted: bool) -> None:
+    """Positions of elements have no parts: zeros were taken for those of the imaginary one."""
+
+    def f(x: Any) -> Any:
+        r = np.full(3, 1 + 2j)
+        getattr(r, part)[::-1] = x
+        return r
+
+    x = np.array([[1.0, np.inf, -2.0], [-np.inf, 0.0, np.nan]])
+    mapped = adarray.vmap(f)
+    g = adarray.jit(mapped) if jitted else mapped
+    for _ in range(3):
+        np.testing.assert_array_equal(g(x), np.array([f(row) for row in x]))
