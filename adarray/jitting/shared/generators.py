@@ -258,7 +258,7 @@ class TracedGenerator:
                 return self._drawn("permuted", (x,), {"axis": axis})
             x = np.asarray(x)
         order = self._drawn("permuted", (numbered(x, out),), {"axis": axis})
-        r = np.take(np.reshape(x, -1), order)  # type: ignore[call-overload]
+        r = np.take(np.reshape(x, -1), order)
         return r if out is None else assign(out, r)
 
     def _order(self, count: int) -> Any:
