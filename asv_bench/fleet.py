@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import selectors
@@ -32,16 +33,24 @@ def progress(text: str) -> None:
 
 
 def busy_s(pid: int | None = None) -> float:
-    """Return the seconds of CPU used so far, by one process or by all; 0 if unknown."""
+    """Return the seconds of CPU used so far, by one process or by all; 0 if unknown.
+
+    Of all processes those on the cores that this one may use count.
+    """
     stat = Path("/proc/stat" if pid is None else f"/proc/{pid}/stat")
     if not stat.exists():
         return 0.0
-    if pid is None:
-        user, nice, system, _idle, _wait, *rest = stat.read_text().split("\n", 1)[0].split()[1:]
-        ticks = [user, nice, system, *rest[:3]]  # interrupts, and what a hypervisor took
-    else:
+    if pid is not None:
         ticks = stat.read_text().rpartition(")")[2].split()[11:13]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    cores = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+    total = 0
+    for line in stat.read_text().splitlines():
+        name, *fields = line.split()
+        if name in cores:
+            user, nice, system, _idle, _wait, *rest = map(int, fields)
+            total += user + nice + system + sum(rest[:3])  # interrupts, what a hypervisor took
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):  # noqa: N818  (an outcome that tables show)
@@ -247,6 +256,8 @@ class Fleet:
         The script that answers.
     pythons : dict, optional
         Interpreters by engine, where it is not the one of `interpreter`.
+    budget : float, optional
+        Seconds after which no further round of a workload begins.
     """
 
     def __init__(
@@ -259,8 +270,10 @@ class Fleet:
         patience: float = PATIENCE_S,
         worker: Path = WORKER,
         pythons: dict[str, str] | None = None,
+        budget: float = math.inf,
     ) -> None:
         pythons = pythons or {}
+        self.budget = budget
         self.rounds = rounds
         self.others: list[float] = []
         self.progress = progress or (lambda _: None)
@@ -306,7 +319,10 @@ class Fleet:
             results[member.name] = Result([], [], [], prepared=answer)
             ready.append(member)
         order = random.Random(0)
-        for _ in range(self.rounds):
+        start = time.perf_counter()
+        for n in range(self.rounds):
+            if n and time.perf_counter() - start > self.budget:
+                break
             order.shuffle(ready)  # no engine always follows the same other
             for member in list(ready):
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import zlib
 from collections.abc import Generator
@@ -57,22 +58,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what ``--sample`` does, after the markers have chosen."""
-    share = config.getoption("--sample")
-    if share <= 1:
-        return
+def one_of(share: int, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return one of `share` of the sets of parameters of each test function, always the same."""
     families: dict[str, list[pytest.Item]] = {}
     for item in items:
         families.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    run: set[pytest.Item] = set()
+    chosen: set[pytest.Item] = set()
     for family in families.values():
         # By a checksum: every K-th would be the same backend throughout.
         family.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        run.update(family[: -(-len(family) // share)])
-    config.hook.pytest_deselected(items=[item for item in items if item not in run])
-    items[:] = [item for item in items if item in run]
+        chosen.update(family[: -(-len(family) // share)])
+    return chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Apply ``sampled``, let the markers choose, then apply ``--sample``."""
+    sampled: dict[int, list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is not None and item.get_closest_marker("slow") is None:
+            sampled.setdefault(marker.args[0], []).append(item)
+    for share, members in sampled.items():
+        core = one_of(share, members)
+        for item in members:
+            if item not in core:
+                item.add_marker("slow")
+    yield
+    share = config.getoption("--sample")
+    if share > 1:
+        run = one_of(share, items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in run])
+        items[:] = [item for item in items if item in run]
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -150,6 +169,14 @@ def _unchecked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Let no checks run beside what a test counts: runs, kernels, memory."""
     if request.node.get_closest_marker("unchecked"):
         monkeypatch.delenv("ADARRAY_CHECK", raising=False)
+
+
+@pytest.fixture
+def _young_heap() -> Generator[None, None, None]:
+    """Let `gc.collect` visit new objects only: what pytest has collected is a million of them."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -52,6 +52,12 @@ class FakeBackend:
         return {"status": "available", "colour": "green"}
 
 
+@pytest.fixture
+def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let `info` count no kernels of the user: they may be many."""
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
+
+
 def install(monkeypatch: pytest.MonkeyPatch, result: FakeBackend) -> None:
     monkeypatch.setitem(backend._loaded, "fake", result)
     names = [*adarray.backends(), "fake"]
@@ -118,6 +124,7 @@ def test_an_interrupted_command_says_so(
     assert capsys.readouterr().err == "\ndemo: interrupted\n"
 
 
+@pytest.mark.usefixtures("_no_cache")
 def test_info_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["info"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -128,6 +135,7 @@ def test_info_sections(capsys: pytest.CaptureFixture[str]) -> None:
         assert any(x.startswith((f"  {name}: available", f"  {name}: not av")) for x in lines)
 
 
+@pytest.mark.usefixtures("_no_cache")
 def test_info_tells_why_a_backend_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +145,7 @@ def test_info_tells_why_a_backend_is_missing(
     assert "  fake: not available: backend 'fake': no such device; buy one\n" in told
 
 
+@pytest.mark.usefixtures("_no_cache")
 def test_info_survives_a_broken_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +156,7 @@ def test_info_survives_a_broken_backend(
     assert "  fake: broken: KeyError: 'status'\n" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("_no_cache")
 def test_info_shows_facts_of_a_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -317,7 +317,10 @@ class Conversions(_State):
     @of_some()
     def is_integer(self) -> bool:
         """Whether the number is a whole one."""
-        return bool(call_function(np.equal, (self, call_function(np.round, (self,), {})), {}))
+        whole = call_function(np.equal, (self, call_function(np.round, (self,), {})), {})
+        return bool(
+            call_function(np.logical_and, (whole, call_function(np.isfinite, (self,), {})), {})
+        )
 
     @of_some()
     def as_integer_ratio(self) -> tuple[int, int]:

@@ -131,12 +131,13 @@ class BaseEngine:
     def synchronize(self) -> None:
         """Wait until all pending work is done."""
 
-    def compile_source(self, text: str, name: str) -> Function:  # noqa: ARG002
+    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:  # noqa: ARG002
         """Compile the function `name` of a source, for `adarray.kernels`.
 
         In C it is ``void name(void *data)``, and what is returned takes the address of `data`; each
         thread calls it, and they share the work by what they find there. In CUDA it is a kernel,
-        and what is returned takes grid, block, arguments and ``shared_mem=``.
+        and what is returned takes grid, block, arguments and ``shared_mem=``, up to `shared` bytes
+        where that is more than usual.
 
         Raises
         ------
@@ -169,11 +170,11 @@ class WrappingEngine(BaseEngine):
             self.place = engine.place
             self.language = engine.language
 
-    def compile_source(self, text: str, name: str) -> Function:
+    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:
         """Compile by the other one."""
         if self.wrapped is None:
-            return super().compile_source(text, name)
-        return self.wrapped.compile_source(text, name)
+            return super().compile_source(text, name, shared)
+        return self.wrapped.compile_source(text, name, shared)
 
     def synchronize(self) -> None:
         """Wait for the wrapped engine."""
@@ -382,6 +383,12 @@ class TracingEngine(Protocol):
 
     def check(self, function: Function, args: object, kwargs: object) -> None:
         """Run a function that raises if values are invalid, now and in every later call."""
+
+    def expect_not(self, raises: object) -> None:
+        """Have later calls, in which a truth value is true, run the function itself instead.
+
+        That is what Python's own functions would raise an error for; it is compared at the end.
+        """
 
     def host(self, function: Function, args: object, r: object, params: object = None) -> Any:
         """Record a call that later runs make in Python."""

@@ -135,7 +135,7 @@ class Binder:
             path = f"{value.__module__}:{value.__qualname__}"
             return FunctionStandIn(value, self.package, Memory(value), path)
         if type(value) is np.vectorize:
-            return ObjectStandIn(value, self.package, _vectorized(value), "")
+            return ObjectStandIn(value, self.package, _Vectorized(value), "")
         entry = _numpy_table().get(id(value)) or math_table().get(id(value))
         if entry is not None and entry[0] is value:
             return self._stand_in(*entry)
@@ -216,10 +216,21 @@ def _is_of_scipy(cls: type) -> bool:
     return package_of(cls.__module__) == "scipy"
 
 
-def _vectorized(value: Any) -> Any:
-    """Return a vectorised function that takes traced arrays."""
-    names = ("pyfunc", "otypes", "excluded", "cache", "signature")
-    return adarray_vectorize()(**{k: getattr(value, k) for k in names})
+class _Vectorized:
+    """A vectorised function, as it is when it is called, for traced arrays too."""
+
+    __slots__ = ("_of",)
+    _NAMES = ("pyfunc", "otypes", "excluded", "cache", "signature")
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        now = {k: getattr(self._of, k) for k in self._NAMES}
+        return adarray_vectorize()(**now)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
 
 
 def _is_intercepted_module(module: types.ModuleType) -> bool:

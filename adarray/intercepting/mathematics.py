@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.arrays.adarray import ADArray, weakened
+from adarray.arrays.adarray import ADArray, value_of, weakened
+from adarray.base.runtime import MODE
 from adarray.core.escaping import note_number
 from adarray.core.protocol import concrete, followed, plain
 from adarray.core.refusals import leaves_graph
@@ -66,8 +67,8 @@ def _fmod(x: Any, y: Any) -> Any:
 
 
 def _modf(x: Any) -> tuple[Any, Any]:
-    whole = math.trunc(plain(x))
-    return x - whole, float(whole)
+    whole = np.trunc(value_of(x))
+    return np.where(np.isinf(whole), 0.0, x - whole), whole
 
 
 def _frexp(x: Any) -> tuple[Any, int]:
@@ -80,8 +81,8 @@ def _ldexp(x: Any, i: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    n = round(plain(x) / plain(y))
-    return x - n * y
+    n = np.rint(value_of(x) / value_of(y))
+    return x - n * np.where(n == 0, 0.0, y)  # an infinite y leaves x
 
 
 def _fma(x: Any, y: Any, z: Any) -> Any:
@@ -89,7 +90,7 @@ def _fma(x: Any, y: Any, z: Any) -> Any:
 
 
 def _copysign(x: Any, y: Any) -> Any:
-    return np.copysign(x, plain(y))
+    return np.copysign(x, value_of(y))
 
 
 _SAME = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
@@ -136,6 +137,26 @@ def _element(x: Any) -> Any:
     return x
 
 
+# Functions that raise no error for any float.
+_NEVER_RAISE = frozenset(
+    getattr(math, n)
+    for n in ("asinh", "atan", "atan2", "cbrt", "copysign", "degrees", "dist", "erf", "erfc",
+              "fabs", "hypot", "prod", "radians", "tanh")
+    if hasattr(math, n)
+)  # fmt: skip
+
+
+def _raises(r: Any, args: list[Any]) -> Any:
+    """Whether Python raises an error where NumPy gives `r`: nan of no nan, infinity of numbers."""
+    r = value_of(r)
+    no_number, infinite = np.isnan(r), np.isinf(r)
+    parts = (y for x in args for y in (x if isinstance(x, (list, tuple)) else (x,)))
+    for x in [value_of(y) for y in parts if not isinstance(y, int)]:
+        no_number = np.logical_and(no_number, np.logical_not(np.isnan(x)))
+        infinite = np.logical_and(infinite, np.isfinite(x))
+    return np.logical_or(no_number, infinite)
+
+
 def _over(
     original: Callable[..., Any], body: Callable[..., Any] | None, complex_too: bool = False
 ) -> Callable[..., Any]:
@@ -147,14 +168,28 @@ def _over(
             args = (list(args[0]), *args[1:])  # read once, used twice
         if body is None or not (followed(args) or followed(kwargs)):
             return original(*plain(args), **plain(kwargs))
-        original(*concrete(args), **concrete(kwargs))  # for its errors
+        mode = MODE.get()
+        recorder = None if mode is None or original in _NEVER_RAISE else mode.recorder
+        try:
+            original(*concrete(args), **concrete(kwargs))  # for its errors
+        except Exception as error:
+            if recorder is not None:
+                recorder.error = error
+            raise
         args = tuple(map(_element, args))
         if complex_too:
             args = tuple(x + 0j if isinstance(x, ADArray) else x for x in args)
         r = body(*args, **kwargs)
-        return tuple(map(as_number, r)) if isinstance(r, tuple) else as_number(r)
+        if recorder is not None and not isinstance(r, tuple):
+            recorder.expect_not(_raises(r, [*args, *kwargs.values()]))
+        return tuple(map(_as_python, r)) if isinstance(r, tuple) else _as_python(r)
 
     return call
+
+
+def _as_python(x: Any) -> Any:
+    """Return a number of NumPy's, traced or not, as one of Python's."""
+    return x.item() if isinstance(x, np.generic) else as_number(x)
 
 
 def _float(*args: Any) -> Any:

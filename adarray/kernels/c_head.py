@@ -1,5 +1,12 @@
 """What stands above every kernel in C: its call, tapes, atomic operations, lanes of warps."""
 
+# Branches of kernels mostly go one way, and processors foresee it: values chosen without a branch
+# would make the chain of operations longer, which a derivative has twice of.
+BRANCHES = """
+#pragma GCC push_options
+#pragma GCC optimize("no-if-conversion")
+"""
+END = "#pragma GCC pop_options\n"
 HEAD = r"""
 #include <math.h>
 #include <stdint.h>

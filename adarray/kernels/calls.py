@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from adarray.compiler.ir.loopir import Const, Expr, Var
 from adarray.compiler.ir.threads import Atomic, Barrier
 from adarray.errors import KernelError
-from adarray.kernels import build, functions, warp_calls
+from adarray.kernels import bits, build, functions, warp_calls
 from adarray.kernels.declarations import line_of, parameters, result_type, type_of
 from adarray.kernels.preprocess import VECTORS
 from adarray.kernels.types import (
@@ -46,17 +47,19 @@ _NOTHING = frozenset(
 _BARRIERS = {"__syncthreads": False, "__syncwarp": True}  # whether they are of a warp
 _ATOMICS = {"atomicAdd": "add", "atomicSub": "add", "atomicMin": "minimum", "atomicMax": "maximum",
             "atomicAdd_block": "add"}  # fmt: skip
+_ORDER = "this atomic function has no derivative that does not depend on the order of threads"
 _REFUSED = (
     (("__shfl", "__ballot", "__any", "__all", "__reduce", "__match"),
      "this function of a warp is not supported; use those with _sync"),
     (("atomicCAS", "atomicExch", "atomicInc", "atomicDec", "atomicAnd", "atomicOr", "atomicXor"),
-     "this atomic function has no derivative that does not depend on the order of threads"),
+     _ORDER),
     (("tex1D", "tex2D", "tex3D", "surf"), "textures are not supported; read a plain array"),
     (("curand",), "random numbers of curand are not supported; pass them as an array"),
     (("printf",), "printf is not supported; take it out"),
     (("malloc", "free"), "memory is not allocated in kernels"),
     (("__half", "__float2half", "__hadd"), "half precision is not supported"),
-    (("__float_as_", "__int_as_", "__double", "__longlong_as", "__uint_as"),
+    (("__float_as_", "__int_as_", "__double_as_", "__double2hi", "__double2lo", "__hiloint",
+      "__longlong_as", "__uint_as"),
      "numbers that are read as others have no derivative"),
     (("clock",), "clocks are not supported"),
 )  # fmt: skip
@@ -149,6 +152,8 @@ class CallReader:
         numbers = [v.expr for v in args if isinstance(v, NumberValue)]
         if len(numbers) != len(args) or not numbers:
             return None
+        if name in bits.NAMES and len(numbers) == 1:
+            return NumberValue(bits.call(name, numbers[0], self.low.named))
         e = _function(name, numbers)
         return None if e is None else NumberValue(self.low.settled(e))
 
@@ -167,7 +172,7 @@ class CallReader:
                 raise KernelError(f"{place.memory.name!r} is const, and written", line)
             combine = _ATOMICS[name]
             if combine != "add" and place.type.dtype in FLOATS:
-                self._refuse("atomicExch", line)
+                raise KernelError(f"{name} of floating-point numbers: {_ORDER}", line)
             result = self.low.emitter.fresh("old")
             index = self.low.settled(place.index)
             self.low.emit(Atomic(place.memory.name, index, combine, value, result))
@@ -330,9 +335,24 @@ def _special(name: str, args: list[Expr]) -> Expr | None:
         dtype = "float32" if name.endswith("f") else args[0].dtype
         x = build.multiply(build.cast(args[0], dtype), build.const(math.pi, dtype))
         return build.call(name[:3], dtype, x)
-    if name in ("__float2int_rd", "__float2int_ru", "__float2int_rn", "__float2int_rz"):
-        rounding = {"d": "floor", "u": "ceil", "n": "rint", "z": "trunc"}[name[-1]]
-        return build.cast(build.call(rounding, "float32", build.cast(args[0], "float32")), "int32")
-    if name in ("__int2float_rn", "__uint2float_rn"):
-        return build.cast(args[0], "float32")
-    return None
+    return _converted(name, args)
+
+
+_NUMBERS = {"float": "float32", "double": "float64", "int": "int32", "uint": "uint32",
+            "ll": "int64", "ull": "uint64"}  # fmt: skip
+_ROUNDINGS = {"d": "floor", "u": "ceil", "n": "rint", "z": "trunc"}
+_CONVERSION = re.compile(rf"__({'|'.join(_NUMBERS)})2({'|'.join(_NUMBERS)})(?:_r([nzud]))?")
+
+
+def _converted(name: str, args: list[Expr]) -> Expr | None:
+    """Return a conversion, such as ``__float2int_rn``: its value has no derivative if it rounds."""
+    match = _CONVERSION.fullmatch(name)
+    if match is None or len(args) != 1:
+        return None
+    source, target = _NUMBERS[match[1]], _NUMBERS[match[2]]
+    x = build.cast(args[0], source)
+    if target not in FLOATS and source in FLOATS:
+        x = build.call(_ROUNDINGS[match[3] or "z"], source, x)
+    elif match[3] in ("z", "u", "d"):
+        return None  # numbers of the host are rounded to the nearest
+    return build.cast(x, target)

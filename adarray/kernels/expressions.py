@@ -103,7 +103,12 @@ class ExpressionReader:
             for e in node.exprs:
                 result = self.maybe(e)
             return result
-        if isinstance(node, (a.InitList, a.CompoundLiteral)):
+        if isinstance(node, a.CompoundLiteral):
+            t = type_of(node.type, self.low.unit)
+            value = self.low.statements.initial(node.init, t)
+            assert value is not None
+            return value
+        if isinstance(node, a.InitList):
             raise KernelError("lists in braces only begin a declaration", line_of(node))
         raise KernelError(f"{type(node).__name__} is not supported here", line_of(node))
 

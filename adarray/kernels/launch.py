@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adarray.backend import use
-from adarray.base.engines import BaseEngine
+from adarray.base.engines import BaseEngine, WrappingEngine
 from adarray.base.runtime import Mode, current_mode
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.compiler.ir.verify_threads import verify
@@ -20,6 +20,7 @@ from adarray.kernels import lengths, print_cpu, print_cuda
 from adarray.kernels.copies import BlockCopies, added
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
+from adarray.kernels.tables import BlockTables, Plan
 
 _NAME = "adarray_kernel_name"
 _CHUNKS = 8  # pieces of work for each thread of the processor
@@ -44,6 +45,8 @@ def engine() -> BaseEngine:
     if mode is not None and mode.recorder is not None:
         mode = mode.recorder.inner  # which computes what is recorded
     current = None if mode is None else mode.engine
+    while isinstance(current, WrappingEngine):
+        current = current.wrapped
     if current is None or not current.language:
         current = use("serial")._engine
     if current is None or not current.language:
@@ -116,8 +119,12 @@ class CudaKernel:
         self.dynamic = len(printer.dynamic)
         self.taped = printer.taped
         self.copies = BlockCopies(kernel, added(kernel), engine)
-        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.text = print_cuda.HEAD + printer.source()
+        self.engine = engine
+        self.by_shape = printer.by_shape
+        self.functions: dict[Any, Any] = {}  # by the shapes of blocks, where the text depends on it
         self.stage, self.fixed = printer.stage, printer.fixed
+        self.tables = BlockTables(kernel, engine)
         self.counting: CudaKernel | None = None
         self.lengths: dict[Any, int] | None = None  # of tapes by launches, where they say it all
         self.extra = extra
@@ -134,16 +141,30 @@ class CudaKernel:
         printer = print_cuda.ThreadCudaPrinter(kernel, _NAME, True)
         self.dynamic, self.taped, self.counting = len(printer.dynamic), False, None
         self.stage = self.fixed = 0
-        self.source, self.run = _on_gpu(print_cuda.HEAD + printer.source(), engine)
+        self.text, self.engine = print_cuda.HEAD + printer.source(), engine
+        self.by_shape, self.functions = False, {}
 
-    def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
-        args = []
+    def function(self, launch: Launch) -> Any:
+        """Return the compiled function for a launch."""
+        shape = launch.block if self.by_shape else None
+        if shape not in self.functions:
+            text = self.text if shape is None else print_cuda.of_shape(shape, self.text)
+            self.functions[shape] = _on_gpu(text, self.engine)[1]
+        return self.functions[shape]
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the kernel's own arguments, in order."""
+        args = {}
         for name in self.kernel.order:
             x = values[name]
             if name in self.dtypes:
-                args.append(np.dtype(self.dtypes[name]).type(host_of(x)))
+                args[name] = np.dtype(self.dtypes[name]).type(host_of(x))
             else:
-                args.append(self.library.raw(x))
+                args[name] = self.library.raw(x)
+        return args
+
+    def _arguments(self, launch: Launch, values: Mapping[str, Any]) -> list[Any]:
+        args = list(self._named(values).values())
         if self.dynamic:
             args.append(np.int64(launch.shared))
         if self.stage:
@@ -158,6 +179,9 @@ class CudaKernel:
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
         """Run it on arrays and numbers by name; return the bytes of its tapes."""
+        plan = self.tables.plan(launch, values)
+        if plan is not None and (size := self._with_tables(plan, launch, values, limit)) >= 0:
+            return size
         args, shared = self._arguments(launch, values), self.dynamic * launch.shared
         if shared > print_cuda.USUAL_SHARED:
             raise KernelError(
@@ -168,7 +192,7 @@ class CudaKernel:
         shared += self._staged(launch)
         copies = self.copies.placed(launch, args)
         if self.counting is None:
-            self.run(launch.grid, launch.block, args, shared_mem=shared)
+            self.function(launch)(launch.grid, launch.block, args, shared_mem=shared)
             self.copies.fold(copies)
             return 0
         words = self._words(self.counting, launch, values) + self.extra(values)
@@ -183,9 +207,24 @@ class CudaKernel:
         for first in range(0, launch.blocks, many):
             count = min(many, launch.blocks - first)
             rest = [tape, np.int64(first), *map(np.uint32, launch.grid)]
-            self.run((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
+            function = self.function(launch)
+            function((count, 1, 1), launch.block, [*args, *rest], shared_mem=shared)
         self.copies.fold(copies)
         return many * block
+
+    def _with_tables(
+        self, plan: Plan, launch: Launch, values: Mapping[str, Any], limit: int
+    ) -> int:
+        """Run it with tables; return the bytes of its tapes, -1 where there is no room for them."""
+        tape, size = None, 0
+        if self.counting is not None:
+            words = max(1, self._words(self.counting, launch, values) + self.extra(values))
+            size = 8 * words * plan.blocks * plan.threads
+            if size > limit:
+                return -1
+            tape = self.library.run(self.library.xp.empty, size // 8, np.float64)
+        self.tables.run(plan, launch, self._named(values), tape)
+        return size
 
     def _words(self, counting: CudaKernel, launch: Launch, values: Mapping[str, Any]) -> int:
         """Return how many values a thread puts on its tape at most, counted where it need be."""
@@ -205,7 +244,8 @@ class CudaKernel:
         written = {b.name for b in self.kernel.buffers if b.access != "in"}
         copies = {n: x.copy() if n in written else x for n, x in values.items()}
         args = [*self._arguments(launch, copies), most]
-        self.run(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
+        function = self.function(launch)
+        function(launch.grid, launch.block, args, shared_mem=self.dynamic * launch.shared)
         return int(self.library.to_host(most)[0])
 
 

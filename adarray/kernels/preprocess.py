@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from adarray.errors import KernelError
@@ -269,10 +269,27 @@ def prelude() -> str:
 
 
 class KernelTemplate(NamedTuple):
-    """A function template: names of its types and numbers, and its text."""
+    """A function template.
+
+    Attributes
+    ----------
+    parameters : tuple of str
+    types : tuple of bool
+        Which parameters are types.
+    usual : tuple of list of Token
+        What parameters are where nothing is said; empty for none.
+    body : list of Token
+    """
 
     parameters: tuple[str, ...]
+    types: tuple[bool, ...]
+    usual: tuple[list[Token], ...]
     body: list[Token]
+
+    @property
+    def device(self) -> bool:
+        """Whether kernels call it."""
+        return all(t.text != "__global__" for t in self.body)
 
 
 class Rewriter:
@@ -281,7 +298,9 @@ class Rewriter:
     def __init__(self, source: list[Token]) -> None:
         self.tokens = source
         self.out: list[Token] = []
+        self.defines: tuple[str | None, str | None] = (None, None)  # a name, and what it becomes
         self.templates: dict[str, KernelTemplate] = {}
+        self.wanted: dict[tuple[str, tuple[str, ...]], None] = {}  # calls with types or numbers
         self.types = {*_BASIC, *SCALARS, *VECTORS, "void"}
         self.structs: list[str] = []
         # Words that are not C's may be names of variables.
@@ -345,6 +364,16 @@ class Rewriter:
             self.out += Rewriter._types(inner)
             self._emit(")", t.line)
             return end
+        if t.text == self.defines[0] and after == "(":
+            self.out.append(t._replace(text=self.defines[1] or t.text))
+            self.defines = (None, None)  # behind it are calls
+            return i + 1
+        if t.text in self.templates and after in ("<", "("):
+            inner, end = _angles(source, i + 1) if after == "<" else ([], i + 1)
+            given = tuple(" ".join(x.text for x in a) for a in _by_commas(inner))
+            self.wanted[t.text, given] = None
+            self.out.append(t._replace(text=instance(t.text, given)))
+            return end
         if t.text == "auto":
             self._emit("auto_t", t.line)
             return i + 1
@@ -353,6 +382,12 @@ class Rewriter:
             return i + 1
         if t.text in self.types and after == "(" and self._is_call(i):
             self._emit(f"({t.text})", t.line)
+            return i + 1
+        if after == "{" and t.text == "return":
+            self._emit("return (auto_t)", t.line)
+            return i + 1
+        if after == "{" and t.kind == "name" and self._begins(i):
+            self._emit(f"({t.text})" if t.text in self.types else f"{t.text} =", t.line)
             return i + 1
         if t.kind == "name" and t.text in _WORDS:
             self._emit(_WORDS[t.text], t.line)
@@ -382,15 +417,72 @@ class Rewriter:
             "struct",
         ) and (self.tokens[i + 2].text != "*")
 
+    def again(
+        self, template: KernelTemplate, by: dict[str, str], name: str | None = None
+    ) -> list[Token]:
+        """Return the function that a template is with given types and numbers, in C."""
+        body = [
+            x._replace(line=t.line)
+            for t in template.body
+            for x in (tokens(by[t.text]) if t.text in by else [t])
+        ]
+        again = Rewriter(body)
+        again.types |= self.types
+        again.templates, again.wanted = self.templates, self.wanted
+        plain = next((n for n, t in self.templates.items() if t is template), None)
+        again.defines = plain, name or plain
+        return again.run()
+
+    def called(self, words: list[Token]) -> list[Token]:
+        """Return the functions that calls of templates stand for, in C.
+
+        What a call does not say is taken from defaults; types become each of those in the source,
+        and the call takes the function that fits best.
+        """
+        out: list[Token] = []
+        usual = ["float", "double", "int", "unsigned int", "long"]
+        seen = {t.text for t in words}
+        usual += [t for t in sorted((*VECTORS, *self.structs)) if t in seen]
+        done: set[tuple[str, tuple[str, ...]]] = set()
+        while len(done) < len(self.wanted):
+            name, given = next(w for w in self.wanted if w not in done)
+            done.add((name, given))
+            template = self.templates[name]
+            choices: list[list[str]] = []
+            for k, parameter in enumerate(template.parameters):
+                if k < len(given):
+                    choices.append([given[k] if template.types[k] else f"({given[k]})"])
+                elif template.usual[k]:
+                    choices.append([" ".join(x.text for x in template.usual[k])])
+                elif template.types[k]:
+                    choices.append(usual)
+                else:
+                    line = next(t.line for t in template.body)
+                    raise KernelError(
+                        f"the template {name!r} is called without its number {parameter!r}; "
+                        f"write it, as in {name}<32>(x)", line,
+                    )  # fmt: skip
+            for values in product(*choices):
+                by = dict(zip(template.parameters, values, strict=True))
+                out += self.again(template, by, instance(name, given))
+        return out
+
+    def _begins(self, i: int) -> bool:
+        """Whether braces behind a name hold a value: ``float2{x, y}``, or ``float2 v{x, y}``."""
+        t, before = self.tokens[i], self.tokens[i - 1].text if i else ""
+        if t.text in self.types:
+            return before not in ("struct", "enum", "union", "class")
+        return before in self.types and (i < 2 or self.tokens[i - 2].text not in ("struct", "enum"))
+
     def _template(self, i: int) -> int:
         """Set a function template aside; return the position behind it."""
         source, line = self.tokens, self.tokens[i].line
         inner, start = _angles(source, i + 1)
-        names = [
-            t.text
-            for k, t in enumerate(inner)
-            if t.kind == "name" and (k + 1 == len(inner) or inner[k + 1].text in (",", "="))
-        ]
+        parts = _by_commas(inner)
+        equals = [next((k for k, t in enumerate(p) if t.text == "="), len(p)) for p in parts]
+        names = [p[k - 1].text for p, k in zip(parts, equals, strict=True)]
+        types = tuple(p[0].text in ("typename", "class") for p in parts)
+        usual = tuple(p[k + 1 :] for p, k in zip(parts, equals, strict=True))
         end = start
         while end < len(source) and source[end].text not in ("{", ";"):
             if source[end].text in ("struct", "class"):
@@ -403,8 +495,24 @@ class Rewriter:
         name = next(
             a.text for a, b in pairwise(body) if b.text == "(" and a.text != "__launch_bounds__"
         )
-        self.templates[name] = KernelTemplate(tuple(names), body)
+        self.templates[name] = KernelTemplate(tuple(names), types, usual, body)
         return end
+
+
+def _by_commas(source: list[Token]) -> list[list[Token]]:
+    """Return the parts of a template's list."""
+    parts: list[list[Token]] = [[]] if source else []
+    for t in source:
+        if t.text == ",":
+            parts.append([])
+        else:
+            parts[-1].append(t)
+    return parts
+
+
+def instance(name: str, given: tuple[str, ...]) -> str:
+    """Return the name of the functions that a template stands for in a call."""
+    return name + "".join("__" + re.sub(r"\W+", "_", g) for g in given)
 
 
 def _braces(source: list[Token], at: int) -> tuple[list[Token], int]:
@@ -437,7 +545,10 @@ def text_of(words: list[Token]) -> str:
     """Return tokens as text, each on its line."""
     parts, line = [], 1
     for t in words:
-        if t.line > line:
+        if t.line < line:  # templates stand behind the rest
+            parts.append(f'\n#line {t.line} "source"\n')
+            line = t.line
+        elif t.line > line:
             parts.append("\n" * (t.line - line))
             line = t.line
         parts.append(t.text)
@@ -457,27 +568,9 @@ def prepared(
     first = Rewriter(words)
     out = first.run()
     name = instantiate[0] if instantiate else None
-    for other, template in first.templates.items():
-        by = instantiate[1] if instantiate and other == name else None
-        if by is None:
-            continue
-        body = [
-            x._replace(line=t.line)
-            for t in template.body
-            for x in (tokens(by[t.text]) if t.text in by else [t])
-        ]
-        again = Rewriter(body)
-        again.types |= first.types
-        out = out + again.run()
+    if instantiate and name in first.templates:
+        out = out + first.again(first.templates[name], instantiate[1])
+    out = out + first.called(words)
     forward = " ".join(f"typedef struct {s} {s};" for s in dict.fromkeys(first.structs))
-    text = f'{prelude()} {forward}\n#line 1 "source"\n{text_of(_in_lines(out))}\n'
+    text = f'{prelude()} {forward}\n#line 1 "source"\n{text_of(out)}\n'
     return PreparedSource(text, tuple(first.structs), first.templates)
-
-
-def _in_lines(source: list[Token]) -> list[Token]:
-    """Return tokens whose lines never go back: templates stand behind the rest."""
-    out, line = [], 0
-    for t in source:
-        line = max(line, t.line)
-        out.append(t if t.line == line else t._replace(line=line))
-    return out

@@ -44,7 +44,7 @@ from adarray.compiler.ir.threads import (
     sums_of,
 )
 from adarray.kernels import build
-from adarray.kernels.c_head import HEAD, TAPE_ARRAYS
+from adarray.kernels.c_head import BRANCHES, END, HEAD, TAPE_ARRAYS
 from adarray.kernels.exits import neutral
 from adarray.kernels.lockstep import in_lockstep
 from adarray.kernels.printing import ThreadPrinter
@@ -521,4 +521,5 @@ class ThreadCPrinter(ThreadPrinter):
 def source(kernel: ThreadKernel, name: str, threads: bool) -> str:
     """Return the text of a kernel as a function of C."""
     printer = ThreadCPrinter(kernel, name, threads)
-    return HEAD + (TAPE_ARRAYS if printer.leaves else "") + printer.source()
+    arrays = TAPE_ARRAYS if printer.leaves else ""
+    return BRANCHES + HEAD + arrays + printer.source() + END

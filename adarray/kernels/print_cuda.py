@@ -49,6 +49,12 @@ typedef unsigned long long uint64_t;
 #ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
 #endif
+// Sizes of a block: numbers where the text is compiled for one shape of blocks.
+#ifndef ADARRAY_BLOCK_X
+#define ADARRAY_BLOCK_X blockDim.x
+#define ADARRAY_BLOCK_Y blockDim.y
+#define ADARRAY_BLOCK_Z blockDim.z
+#endif
 #ifndef ADARRAY_TOGETHER
 #define ADARRAY_TOGETHER __activemask()
 #endif
@@ -94,7 +100,7 @@ template <typename T> __device__ __forceinline__ void adarray_warp_add(T *place,
 // The sum over `count` threads whose numbers are `step` apart, as far as they are in one warp.
 template <typename T> __device__ __forceinline__ void adarray_line_add(
     T *place, T value, unsigned step, unsigned count) {
-    const unsigned all = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned all = ADARRAY_BLOCK_X * ADARRAY_BLOCK_Y * ADARRAY_BLOCK_Z;
     const unsigned warp = all < 32u ? (1u << all) - 1u : 0xffffffffu;
     const bool fits = step < 32u && count > 1u && !(step & (step - 1u)) && !(count & (count - 1u));
     if (!fits || ADARRAY_TOGETHER != warp) {
@@ -102,6 +108,7 @@ template <typename T> __device__ __forceinline__ void adarray_line_add(
         return;
     }
     const unsigned end = step * count < 32u ? step * count : 32u;
+    #pragma unroll
     for (unsigned by = step; by < end; by *= 2u) value += __shfl_xor_sync(warp, value, by);
     if (!(adarray_thread() & (end - step))) atomicAdd(place, value);
 }
@@ -146,8 +153,8 @@ _WARP = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync
          "xor_all": "__reduce_xor_sync"}  # fmt: skip
 # Functions that add what threads share, and sizes that they get, by `Atomic.same`.
 _SUMS = {"warp": ("adarray_warp_add", ""), "block": ("adarray_block_add", ""),
-         "grid": ("adarray_block_add", ""), "x": ("adarray_line_add", ", 1u, blockDim.x"),
-         "y": ("adarray_line_add", ", blockDim.x, blockDim.y")}  # fmt: skip
+         "grid": ("adarray_block_add", ""), "x": ("adarray_line_add", ", 1u, ADARRAY_BLOCK_X"),
+         "y": ("adarray_line_add", ", ADARRAY_BLOCK_X, ADARRAY_BLOCK_Y")}  # fmt: skip
 _ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
 
 
@@ -188,6 +195,10 @@ class ThreadCudaPrinter(ThreadPrinter):
         self.kernel = kernel
         self.stage = max(map(_stage, all_statements(kernel.body)), default=0)
         self.fixed = 0  # bytes of shared memory
+        # Sums over lines of threads are many instructions where a block's shape is not known.
+        self.by_shape = any(
+            isinstance(s, Atomic) and s.same in ("x", "y") for s in all_statements(kernel.body)
+        )
         self.name = name
         self.counting = counting
         self.buffers = {b.name: b for b in kernel.buffers}
@@ -200,17 +211,22 @@ class ThreadCudaPrinter(ThreadPrinter):
             for n in (*BLOCK, "gridDim.x", "gridDim.y", "gridDim.z"):
                 self.text.names[n] = n.replace(".", "_") + "_of"
 
-    def source(self) -> str:
-        """Return the text of the function."""
-        k = self.kernel
+    def params(self) -> list[str]:
+        """Return what the function takes of the kernel's own parameters."""
         params = []
-        for name in k.order:
+        for name in self.kernel.order:
             if name in self.buffers:
                 b = self.buffers[name]
                 star = "const " if b.access == "in" else ""
                 params.append(f"{star}{STORED[b.dtype]} *__restrict__ {name}")
             else:
-                params.append(f"const {STORED[dict(k.scalars)[name]]} {name}")
+                params.append(f"const {STORED[dict(self.kernel.scalars)[name]]} {name}")
+        return params
+
+    def source(self) -> str:
+        """Return the text of the function."""
+        k = self.kernel
+        params = self.params()
         if self.dynamic:
             params.append("const int64_t adarray_dynamic_bytes")
         if self.stage:
@@ -303,8 +319,11 @@ class ThreadCudaPrinter(ThreadPrinter):
             return
         assert isinstance(atomic.value, Load)
         first = replaced(atomic.index, {s.var: Const("int64", 0)})
-        place = f"&{self.element(atomic.buffer, first)}"
-        self.line(f"adarray_row_add({place}, {atomic.value.buffer}, adarray_stage);")
+        self.row(atomic.buffer, first, atomic.value.buffer)
+
+    def row(self, buffer: str, first: Expr, row: str) -> None:
+        """Print the addition of an array to neighbours."""
+        self.line(f"adarray_row_add(&{self.element(buffer, first)}, {row}, adarray_stage);")
 
     def barrier(self, s: Barrier) -> None:
         """Print a barrier."""
@@ -348,6 +367,12 @@ class ThreadCudaPrinter(ThreadPrinter):
         if s.dtype in ("int64", "uint64"):
             text = f"__double_as_longlong({text})"
         self.let(s.name, s.dtype, f"({CTYPES[s.dtype]}){text}")
+
+
+def of_shape(block: tuple[int, int, int], text: str) -> str:
+    """Return a text for blocks of one shape."""
+    sizes = zip("XYZ", block, strict=True)
+    return "".join(f"#define ADARRAY_BLOCK_{a} {n}u\n" for a, n in sizes) + text
 
 
 def source(kernel: ThreadKernel, name: str, counting: bool = False) -> str:

@@ -186,11 +186,21 @@ class StatementReader:
                 target = left[0].result
                 if target is None:
                     raise KernelError("a kernel returns nothing", line_of(s))
-                self.low.expressions.store(target, self.low.expressions.value(s.expr), s)
+                self.low.expressions.store(target, self._returned(s.expr, target), s)
         for frame in left:
             self.low.emit(Assign(frame.live, no))
             if frame.go is not None and not isinstance(s, a.Continue):
                 self.low.emit(Assign(frame.go, no))
+
+    def _returned(self, node: Any, target: Place) -> Value:
+        """Return the value of a result, which may be a list in braces."""
+        if isinstance(node, self.ast.CompoundLiteral):
+            names = getattr(getattr(node.type.type, "type", None), "names", [])
+            if names == ["auto_t"]:
+                value = self.initial(node.init, place_type(target))
+                assert value is not None
+                return value
+        return self.low.expressions.value(node)
 
     def _switch(self, s: Any) -> None:
         """Read cases that end with break as branches."""
@@ -264,7 +274,7 @@ class StatementReader:
             return
         if isinstance(t, Void):
             raise KernelError("a variable has no type", line)
-        value = self._initial(d.init, t)
+        value = self.initial(d.init, t)
         if isinstance(t, Struct) and t.name == "__auto":
             if value is None:
                 raise KernelError("auto needs a value", line)
@@ -306,7 +316,8 @@ class StatementReader:
             place = at(place.memory, self.low.named(f"{d.name}_at", place.index), place.type)
         self.low.scopes[-1][d.name] = place
 
-    def _initial(self, init: Any, t: CType) -> Value | None:
+    def initial(self, init: Any, t: CType) -> Value | None:
+        """Return what a variable of a type begins as."""
         if init is None:
             return None
         if not isinstance(init, self.ast.InitList):

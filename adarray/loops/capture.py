@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
+import sys
 import types
 from typing import Any, cast
 
 import numpy as np
 
-from adarray.base.aval import BATCHED
 from adarray.base.engines import TracingEngine
 from adarray.base.levels import FORWARD
 from adarray.base.recording import LoopNote
@@ -31,23 +32,32 @@ from adarray.loops.forms import (
     Bound,
     Extent,
     Known,
+    Listed,
+    ListForm,
     LoopKernel,
     NotCaptured,
+    Returnable,
+    Scalar,
     Source,
     Variable,
     WholeNumber,
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.lower.kinds import COMPLEX
+from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
     form_of,
+    from_pairs,
     is_batched,
     is_constant,
     may_overlap,
+    number_of,
+    pairs,
     result_of,
     shaped,
     standing_for,
@@ -55,6 +65,8 @@ from adarray.loops.variables import (
 )
 
 _NOT_THERE = object()
+_MOST_ITEMS = 16  # of a list that the loop appends to, before it does
+_COMPLEX = (complex, np.complexfloating)
 # Refusals of a loop, each found by reading it again, after which a run does not ask any more.
 _ENOUGH = 8
 
@@ -77,7 +89,9 @@ def _answer(
         refused = recorder.recording.refused.get(place, [])
         if len(refused) >= _ENOUGH:
             raise NotCaptured(*refused[-1])
-        call = LoopCall(place, dict(zip(place.names, values[1:], strict=True)), iterable, frame)
+        alone = lists_alone(place.names, values)
+        by_name = dict(zip(place.names, values[1:], strict=True))
+        call = LoopCall(place, by_name, iterable, frame, alone)
         loop = call.lowered()
         call.check(loop)
     except NotCaptured as reason:
@@ -103,11 +117,30 @@ def _answer(
     return results
 
 
-def _on_device() -> bool:
-    """Whether what is recorded is computed on a device."""
+def _references(values: tuple[Any, ...], k: int) -> int:
+    return sys.getrefcount(values[k])
+
+
+_FEWEST = _references(([],), 0)  # where nothing but the tuple refers to an object
+
+
+def lists_alone(names_: tuple[str, ...], values: tuple[Any, ...]) -> set[str]:
+    """Return the variables that are lists to which nothing else refers.
+
+    `values` has an item before theirs.
+    """
+    return {
+        n for k, n in enumerate(names_, 1)
+        if type(values[k]) is list and _references(values, k) <= _FEWEST + 1
+    }  # fmt: skip
+
+
+def _computing() -> tuple[int, bool]:
+    """Return by how many threads what is recorded is computed, and whether on a device."""
     mode = MODE.get()
     inner = None if mode is None or mode.recorder is None else mode.recorder.inner
-    return inner is not None and inner.engine is not None and inner.engine.device is not None
+    engine = None if inner is None else inner.engine
+    return (1, False) if engine is None else (engine.threads, engine.device is not None)
 
 
 def _note(
@@ -149,11 +182,14 @@ class LoopCall:
     iterable : object
     frame : frame
         Of the function.
+    alone : set of str
+        Variables that are lists to which nothing else refers.
     """
 
     def __init__(
-        self, place: Place, values: dict[str, Any], iterable: Any, frame: types.FrameType
-    ) -> None:
+        self, place: Place, values: dict[str, Any], iterable: Any, frame: types.FrameType,
+        alone: set[str],
+    ) -> None:  # fmt: skip
         self.place = place
         self.iterable = iterable
         self._globals = frame.f_globals
@@ -168,7 +204,18 @@ class LoopCall:
         self._asked = False  # whether the text depends on what arrays of integers hold
         self.loop = self._with_one_name()
         self.forms = {n: form_of(x) for n, x in self.values.items()}
+        for name in alone & self.values.keys() & changed_lists(self.loop):
+            self._note_list(name)
         self._resolved.clear()
+
+    def _note_list(self, name: str) -> None:
+        """Have the items of a list as variables, if they are numbers."""
+        items = {f"{name}[{k}]": standing_for(v) for k, v in enumerate(self.values[name])}
+        forms = {n: form_of(v) for n, v in items.items()}
+        if len(items) <= _MOST_ITEMS and all(isinstance(f, Scalar) for f in forms.values()):
+            self.values |= items
+            self.forms |= forms
+            self.forms[name] = ListForm(tuple(forms.values()))
 
     # -- its text ----------------------------------------------------------------------------------
 
@@ -267,7 +314,7 @@ class LoopCall:
 
     def _lowering(self) -> Lowering:
         loop = self.loop
-        why = not_worthwhile(loop, self.forms, self.iterable, _on_device())
+        why = not_worthwhile(loop, self.forms, self.iterable, *_computing())
         if why is not None:
             return Lowering(None, (why, loop.lineno), ())
         self._read = True
@@ -313,10 +360,11 @@ class LoopCall:
             if isinstance(form, Known):
                 if not is_constant(form.value):
                     return None
-                parts.append((name, type(form.value), form.value))
+                shown = repr(form.value) if isinstance(form.value, _COMPLEX) else ""  # signs of 0
+                parts.append((name, type(form.value), form.value, shown))
             else:
                 parts.append((name, form))
-        return over, self.loop, tuple(parts)
+        return over, self.loop, _computing(), tuple(parts)
 
     # -- memory and derivatives --------------------------------------------------------------------
 
@@ -330,6 +378,9 @@ class LoopCall:
         line = self.place.loop.lineno
         used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
         arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
+        for name, x in arrays.items():
+            if str(x.dtype) in COMPLEX and not isinstance(x, Handle):
+                raise NotCaptured(f"{name} is a plain array of complex numbers", line)
         for name in loop.writes:
             why = unwritable(self.values[name])
             if why:
@@ -342,12 +393,29 @@ class LoopCall:
             len(levels) == 2 and (levels[0] not in FORWARD or levels[1] in FORWARD)
         ):
             raise NotCaptured("derivatives of derivatives are taken in this order", line)
-        if BATCHED and any(
+        if self.is_batched():
+            self._check_batch(loop)
+
+    def is_batched(self) -> bool:
+        """Whether variables stand for those of all members of a batch."""
+        return any(map(is_batched, self.values.values()))
+
+    def _check_batch(self, loop: LoopKernel) -> None:
+        line = self.place.loop.lineno
+        if any(
             is_batched(x) and isinstance(self.forms[n], (Known, WholeNumber))
             for n, x in self.values.items()
         ):
             raise NotCaptured("a whole number is another one for each member of a batch", line)
-        if BATCHED and loop.failed is not None:
+        if any(str(getattr(x, "dtype", "")) in COMPLEX for x in self.values.values()):
+            raise NotCaptured("it has complex numbers for members of a batch", line)
+        if any(r.which is not None for r in loop.results):
+            raise NotCaptured("a number is of one type or another for members of a batch", line)
+        if any(x.count is not None for x in loop.listed):
+            raise NotCaptured("a list is of another length for members of a batch", line)
+        if loop.returned is not None and loop.returned.flag is not None:
+            raise NotCaptured("it may return for some members of a batch", line)
+        if loop.failed is not None:
             raise NotCaptured("it may raise an error for some members of a batch", line)
 
     # -- running it --------------------------------------------------------------------------------
@@ -369,10 +437,15 @@ class LoopCall:
                 raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
         operation = _operations.of(loop)
         operands, launch = self._bound(loop, operation, recorder)
-        expected = comparing.expected(self) if checking() and not BATCHED else None
-        outputs = finish(apply(operation.op, operands, {"launch": launch}), None, operation.name)
-        results = outputs if len(operation.outputs) > 1 else (outputs,)
-        by_name = dict(zip(operation.outputs, results, strict=True))
+        compares = checking() and not self.is_batched()
+        expected = comparing.expected(self) if compares else None
+        by_name: dict[str, Any] = {}
+        if operation.outputs:  # else no iteration comes by what it writes
+            outputs = finish(
+                apply(operation.op, operands, {"launch": launch}), None, operation.name
+            )
+            results = outputs if len(operation.outputs) > 1 else (outputs,)
+            by_name.update(zip(operation.outputs, results, strict=True))
         if loop.failed is not None and by_name[loop.failed][0] != 0:
             return None
         sources = dict(loop.sources)
@@ -380,24 +453,67 @@ class LoopCall:
         for name in loop.writes:
             if parameters[name] in by_name:
                 result = by_name[parameters[name]]
-                target = self.values[name]
-                assign(target, shaped(result, target.shape))
+                target, form = self.values[name], self.forms[name]
+                if isinstance(form, ArrayForm) and form.dtype in COMPLEX:
+                    assign(target, from_pairs(result, target.shape, form.dtype))
+                else:
+                    assign(target, shaped(result, target.shape))
+
+        def left(value: Returnable) -> Any:
+            """Return what the kernel has left of a value."""
+            if isinstance(value, tuple):
+                return tuple(map(left, value))
+            if isinstance(value, Known):
+                return value.value
+            source = sources[value.parameter]
+            if isinstance(source, Variable):
+                return self.values[source.name]
+            form = value.form
+            if value.which is not None:  # a host read, and a guard
+                form = dict(value.forms)[int(by_name[value.which][0])]
+            return result_of(form, by_name[value.parameter])
+
+        for x in loop.listed:
+            self._extend(x, by_name)
+        if loop.returned is not None:
+            flag = loop.returned.flag
+            if flag is None or by_name[flag][0] != 0:
+                value = left(loop.returned.value)
+                if expected is not None:
+                    comparing.check(self, expected, {comparing.RETURNED: value})
+                return (*(None for _ in self.place.wanted), (value,))
         by_variable = {r.variable: r for r in loop.results}
         bound = []
         for name in self.place.wanted:
             result = by_variable.get(name)
-            source = None if result is None else sources[result.parameter]
-            if isinstance(source, Variable):
-                bound.append(self.values[source.name])
-            elif result is not None:
-                bound.append(result_of(result, by_name[result.parameter]))
+            if result is not None:
+                bound.append(left(result))
             elif name in self.values:
                 bound.append(self.values[name])  # another reference to what it was
             else:
                 raise UntraceableError(f"jit, internal: a captured loop does not bind {name}")
         if expected is not None:
             comparing.check(self, expected, dict(zip(self.place.wanted, bound, strict=True)))
-        return tuple(bound)
+        return (*bound, None) if self.place.returns else tuple(bound)
+
+    def _extend(self, x: Listed, by_name: dict[str, Any]) -> None:
+        """Append to a list what the loop has appended."""
+        count = x.known
+        if x.count is not None:  # a host read, and a guard
+            count = int(by_name[x.count][0])
+        assert count is not None
+        items, form = by_name[x.parameter], x.item
+        shape = form.shape if isinstance(form, ArrayForm) else ()
+        size = math.prod(shape)
+        dtype = form.dtype if isinstance(form, (ArrayForm, Scalar)) else ""
+        if dtype in COMPLEX:
+            items = from_pairs(items[: 2 * count * size], (count, *shape), dtype)
+        else:
+            items = shaped(items[: count * size], (count, *shape))
+        target = self.values[x.variable]
+        for k in range(x.before, count):
+            # An array of its own, as the loop would have made one.
+            target.append(np.copy(items[k]) if shape else number_of(form, items[k]))
 
     def _bound(
         self, loop: LoopKernel, operation: Operation, recorder: TracingEngine
@@ -427,7 +543,9 @@ class LoopCall:
 
     def _value(self, source: Source, recorder: TracingEngine) -> Any:
         if isinstance(source, Variable):
-            return self.values[source.name]
+            value, form = self.values[source.name], self.forms[source.name]
+            is_complex = isinstance(form, (ArrayForm, Scalar)) and form.dtype in COMPLEX
+            return pairs(value) if is_complex else value
         if isinstance(source, Extent):
             return self.values[source.name].shape[source.axis]
         if isinstance(source, Bound):

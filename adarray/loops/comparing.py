@@ -12,15 +12,22 @@ from adarray.base.runtime import MODE
 from adarray.base.scope import outside
 from adarray.core.trace import Handle
 from adarray.jitting.shared.symbolic import concrete, opened
+from adarray.loops.forms import ListForm
+from adarray.loops.lower.names import is_bound_by_assignment
+from adarray.loops.names import stored_in
 
 if TYPE_CHECKING:
     from adarray.loops.capture import LoopCall
 
+_RUN = "run_by_python"
+RETURNED = "what it returns"
 _TOLERANCE = 1e-9  # relative to the largest element, in double precision
 
 
 def plain(x: Any) -> Any:
     """Return the plain value of a variable, a copy of an array."""
+    if type(x) is list:
+        return list(map(plain, x))
     x = concrete(opened(x))
     return np.array(x) if isinstance(x, np.ndarray) else x
 
@@ -34,8 +41,13 @@ def expected(call: LoopCall) -> dict[str, Any]:
         All its variables after the loop.
     """
     place = call.place
-    loop = ast.fix_missing_locations(ast.Module([call.loop], []))
-    code = compile(loop, place.file, "exec", dont_inherit=True)
+    (function,) = ast.parse(f"def {_RUN}(): pass").body
+    assert isinstance(function, ast.FunctionDef)
+    stored = sorted(stored_in(call.loop))
+    function.body = [*([ast.Global(stored)] if stored else []), call.loop]
+    function.body.append(ast.Return(ast.Name(_RUN, ast.Load())))
+    module = ast.fix_missing_locations(ast.Module([function], []))
+    code = compile(module, place.file, "exec", dont_inherit=True)
     copies = {id(x): plain(x) for x in call.values.values()}
     names = {n.id for n in ast.walk(call.loop) if isinstance(n, ast.Name)} - place.local
     space: dict[str, Any] = {}
@@ -46,6 +58,7 @@ def expected(call: LoopCall) -> dict[str, Any]:
     token = MODE.set(None)
     try:
         outside(exec)(code, space)
+        space[RETURNED] = outside(space[_RUN])()
     finally:
         MODE.reset(token)
     return space
@@ -59,17 +72,37 @@ def check(call: LoopCall, wanted: dict[str, Any], results: dict[str, Any]) -> No
     AssertionError
         If they differ.
     """
-    arrays = {n: x for n, x in call.values.items() if isinstance(x, (Handle, np.ndarray))}
+    arrays = {
+        n: x for n, x in call.values.items()
+        if isinstance(x, (Handle, np.ndarray)) and n in wanted
+        and not is_bound_by_assignment([call.loop], n)
+    }  # fmt: skip
+    lists = {n: tuple(x) for n, x in call.values.items() if isinstance(call.forms[n], ListForm)}
+    for name, items in lists.items():
+        _compare(f"{call.place!r}: {name}", items, tuple(wanted[name]))
     for name, x in {**arrays, **results}.items():
-        got, want = plain(x), wanted[name]
-        where = f"{call.place!r}: {name}"
-        assert type(got) is type(want), f"{where} is {type(got)}, and {type(want)} in Python"
-        a, b = np.asarray(got), np.asarray(want)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{where}: {a!r}, {b!r}"
-        if a.dtype.kind not in "fc":
-            assert np.array_equal(a, b), f"{where} is {got}, and {want} in Python"
-            continue
-        scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
-        near = _TOLERANCE * (np.finfo(b.dtype).eps / np.finfo(float).eps)
-        same = np.allclose(a, b, near, near * scale, equal_nan=True)
-        assert same, f"{where} is {got}, and {want} in Python"
+        _compare(f"{call.place!r}: {name}", x, wanted[name])
+
+
+def _compare(where: str, x: Any, want: Any) -> None:
+    if isinstance(x, tuple):
+        assert type(want) is tuple, f"{where} is a tuple, and {type(want)} in Python"
+        for a, b in zip(x, want, strict=True):
+            _compare(where, a, b)
+    elif x is None:
+        assert want is None, f"{where} is None, and {want} in Python"
+    else:
+        _compare_numbers(where, plain(x), want)
+
+
+def _compare_numbers(where: str, got: Any, want: Any) -> None:
+    assert type(got) is type(want), f"{where} is {type(got)}, and {type(want)} in Python"
+    a, b = np.asarray(got), np.asarray(want)
+    assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{where}: {a!r}, {b!r}"
+    if a.dtype.kind not in "fc":
+        assert np.array_equal(a, b), f"{where} is {got}, and {want} in Python"
+        return
+    scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+    near = _TOLERANCE * (np.finfo(b.dtype).eps / np.finfo(float).eps)
+    same = np.allclose(a, b, near, near * scale, equal_nan=True)
+    assert same, f"{where} is {got}, and {want} in Python"

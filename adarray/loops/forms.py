@@ -49,7 +49,17 @@ class Known:
     value: Any
 
 
-Form = WholeNumber | Scalar | ArrayForm | Known
+@dataclass(frozen=True, slots=True)
+class ListForm:
+    """A list that nothing else refers to, and that the loop appends to.
+
+    What it holds are variables, ``name[0]`` and so on.
+    """
+
+    items: tuple[Form, ...]
+
+
+Form = WholeNumber | Scalar | ArrayForm | ListForm | Known
 
 
 # -- operands of the kernel ------------------------------------------------------------------------
@@ -107,11 +117,62 @@ class Result:
     form : Form
         A `Scalar` is element 0; a `WholeNumber` as well (its `value` has no meaning), and becomes a
         Python int; an `ArrayForm` is the buffer, of that shape.
+    which : str, optional
+        A parameter, of one integer, if the variable is of a type that the run decides.
+    forms : tuple of (int, Form)
+        What it is for each of these integers.
     """
 
     variable: str
     parameter: str
     form: Form
+    which: str | None = None
+    forms: tuple[tuple[int, Form], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What the loop appends to a list.
+
+    Parameters
+    ----------
+    variable : str
+    parameter : str
+        The memory that has its items, one behind the other.
+    item : Form
+        Of a new item.
+    before : int
+        How many items it has had.
+    known : int, optional
+        How many items it has after the loop, if that is known before.
+    count : str, optional
+        Else the parameter, of one integer, that tells.
+    """
+
+    variable: str
+    parameter: str
+    item: Form
+    before: int
+    known: int | None
+    count: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the function returns where the loop does that.
+
+    Parameters
+    ----------
+    flag : str, optional
+        A parameter, of one integer: whether it returns. Without one it does so in any case.
+    value : Result or Known or tuple of them
+    """
+
+    flag: str | None
+    value: Returnable
+
+
+Returnable = Result | Known | tuple["Returnable", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +194,10 @@ class LoopKernel:
     failed : str, optional
         The parameter, of one integer, that is not 0 afterwards where Python would have raised an
         error. What the kernel has written is of no use then.
+    returned : Returned, optional
+        Of a loop that may return from the function. The variables are of no use then.
+    listed : tuple of Listed
+        Lists of the caller's that the loop appends to.
     """
 
     kernel: ThreadKernel
@@ -141,6 +206,8 @@ class LoopKernel:
     results: tuple[Result, ...]
     assumed: tuple[tuple[str, int, int], ...] = ()
     failed: str | None = None
+    returned: Returned | None = None
+    listed: tuple[Listed, ...] = ()
 
 
 class NotCaptured(Exception):  # noqa: N818 - no error: the loop runs as Python does

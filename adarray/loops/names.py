@@ -32,6 +32,13 @@ def inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
+def may_jump(node: ast.AST) -> bool:
+    """Whether a statement may leave the function, or a loop around it."""
+    if isinstance(node, (ast.Return, ast.Break, ast.Continue)):
+        return True
+    return not isinstance(node, Scope) and any(map(may_jump, ast.iter_child_nodes(node)))
+
+
 def loops_in(function: ast.FunctionDef) -> list[Loop]:
     """Return the loops of a function, not those of functions in it."""
     return [n for n in inside(function.body) if isinstance(n, Loop)]
@@ -86,18 +93,41 @@ def _parameters(a: ast.arguments) -> Names:
     return frozenset(x.arg for x in [*a.posonlyargs, *a.args, *a.kwonlyargs, *rest])
 
 
-def shared_in(function: ast.FunctionDef) -> Names:
-    """Return the names that functions inside of a function use, which may run at any time."""
+def shared_in(function: ast.FunctionDef, loop: Loop | None = None) -> Names:
+    """Return the names that functions inside of a function use, which may run at any time.
+
+    Those that are defined in a loop, and are only called, are left out if a loop is given.
+    """
     names: set[str] = set()
+    own = set() if loop is None else _only_called(loop, function)
     at_once = {
         id(a) for n in inside(function.body)
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in _READING
         for a in n.args[:1]
     }  # fmt: skip
     for n in inside(function.body):
+        if id(n) in own:
+            continue
         if isinstance(n, Scope) or (isinstance(n, ast.GeneratorExp) and id(n) not in at_once):
             names |= _free(n)
     return frozenset(names)
+
+
+def _only_called(loop: Loop, function: ast.FunctionDef) -> set[int]:
+    """Return the functions that a loop defines and that nothing but a call in it ever gets."""
+    nodes = list(inside([loop]))
+    named = {id(n): n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+    for n in nodes:
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Lambda):
+            target = n.targets[0]
+            if len(n.targets) == 1 and isinstance(target, ast.Name):
+                named[id(n.value)] = target.id
+    called = {id(n.func) for n in ast.walk(loop) if isinstance(n, ast.Call)}
+    held = {
+        n.id for n in ast.walk(function)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in called
+    }  # fmt: skip
+    return {k for k, name in named.items() if name not in held}
 
 
 def _free(scope: ast.AST) -> Names:
@@ -226,7 +256,8 @@ class LiveNames:
     def __init__(self, function: ast.FunctionDef) -> None:
         self.after: dict[Loop, Names] = {}
         # Where errors lead is not followed: what is read there is live everywhere.
-        always = [shared_in(function), declared_in(function)]
+        self._function = function
+        always = [declared_in(function)]
         tries = (n for n in inside(function.body) if isinstance(n, _TRY))
         always += [read_in(*n.handlers, *n.finalbody) for n in tries]
         self._always = frozenset[str]().union(*always)
@@ -288,5 +319,6 @@ class LiveNames:
             head = again
         self._breaks.pop()
         if isinstance(s, Loop):
-            self.after[s] = self.after.get(s, _NONE) | out | exit_ | self._always
+            always = self._always | shared_in(self._function, s)
+            self.after[s] = self.after.get(s, _NONE) | out | exit_ | always
         return head | first

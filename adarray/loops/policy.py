@@ -1,24 +1,36 @@
 """Whether a loop is worth capturing: what unrolling it would record, and how large its arrays are.
 
-Whole arrays are fused and shared among threads where a loop is unrolled, and single elements are
-not: so the more calls unrolling would record, the larger are the arrays with which a loop is
-captured.
+A captured loop is compiled in the same time whatever its iterations, and where it writes parts of
+arrays, it is as fast on one core as the fused kernels of an unrolled one. Where whole arrays are
+computed from whole arrays, many iterations are fused into one kernel; functions such as exp are
+vectorised there, products of matrices are BLAS's, and threads share them. So the more calls
+unrolling would record, the larger are the arrays with which such loops are captured.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adarray.loops.forms import ArrayForm, Form, WholeNumber
 
 # Calls that unrolling records, and the elements of the largest array statement that a loop of at
-# least that many is captured with.
-_LIMITS = ((200, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22))
-_SLOWER = 16  # times as many calls must be saved where a thread of a GPU runs the loop
+# least that many is captured with. The others: where parts of arrays are written; where several
+# threads share what is unrolled, for each of them; in products; where a thread of a GPU runs it.
+_LIMITS = ((100, 1 << 7), (2_000, 1 << 11), (10_000, 1 << 14), (50_000, 1 << 22))
+_WRITING = ((0, 1 << 26),)
+_SHARED = ((0, 1 << 14), (500, 1 << 26))
+_PRODUCTS = ((0, 1 << 7), (1_000, 1 << 12), (2_000, 1 << 26))
+_ON_DEVICE = ((3_200, 1 << 7), (32_000, 1 << 11), (160_000, 1 << 14), (800_000, 1 << 22))
 _UNKNOWN = 64  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
+_PRODUCT_NAMES = frozenset(("dot", "matmul", "inner", "vdot", "tensordot", "einsum"))
+_NOT_OF_ELEMENTS = _PRODUCT_NAMES | {"linalg"}
+_FUNCTIONS = frozenset((
+    "sin", "cos", "tan", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sinh", "cosh",
+    "tanh", "arcsin", "arccos", "arctan", "arctan2", "power", "logaddexp",
+))  # fmt: skip
 _ABOUT = frozenset(("shape", "size", "ndim", "dtype"))
 
 
@@ -26,6 +38,7 @@ def not_worthwhile(
     loop: ast.For | ast.While,
     variables: Mapping[str, Form],
     iterable: Any,
+    threads: int = 1,
     on_device: bool = False,
 ) -> str | None:
     """Return why a loop is better unrolled, None if it is not.
@@ -36,6 +49,8 @@ def not_worthwhile(
     variables : mapping of str to Form
     iterable : object
         What it runs over; None for ``while``.
+    threads : int
+        How many share what is unrolled.
     on_device : bool
         Whether a GPU would run it, whose single threads are slow.
     """
@@ -45,15 +60,70 @@ def not_worthwhile(
     if counted is not None and counted < 2:
         return f"it has {counted} iterations"
     calls = (_UNKNOWN if counted is None else counted) * _calls(loop.body, variables, counted)
-    if on_device:
-        calls //= _SLOWER
-    if calls < _LIMITS[0][0]:
+    least = (_ON_DEVICE if on_device else _LIMITS)[0][0]
+    if calls < least:
         return f"it is short: about {calls} operations"
-    width = _width(loop, variables)
-    for least, most in _LIMITS:
-        if calls >= least and width <= most:
-            return None
-    return f"it works on whole arrays, of {width} elements, which are fused"
+    width = _width(loop.body, variables)
+    if _is_elementwise_complex(loop, variables):
+        return None if width <= _LIMITS[-1][1] else f"it works on arrays of {width} elements"
+    if on_device:
+        pays = _pays(calls, width, _ON_DEVICE)
+    elif _writes_parts(loop, variables):
+        functions = _width(_operands(loop, _FUNCTIONS), variables)
+        pays = _pays(calls, width, _WRITING) and _pays(calls, functions, _LIMITS)
+        pays = pays and (threads == 1 or _pays(calls, width, _SHARED, threads))
+    else:
+        pays = _pays(calls, width, _LIMITS)
+    if not pays:
+        return f"it works on whole arrays, of {width} elements, which are fused"
+    width = _width(_operands(loop, _PRODUCT_NAMES), variables)
+    if not _pays(calls, width, _PRODUCTS):
+        return f"it multiplies matrices, of {width} elements"
+    return None
+
+
+def _pays(calls: int, width: int, limits: tuple[tuple[int, int], ...], threads: int = 1) -> bool:
+    """Whether saving some calls outweighs that one thread works on arrays of a width."""
+    return any(calls >= least * threads and width <= most for least, most in limits)
+
+
+def _writes_parts(loop: ast.For | ast.While, variables: Mapping[str, Form]) -> bool:
+    """Whether a loop writes elements or slices of arrays that it does not make."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            owner = node.value
+            if isinstance(owner, ast.Name) and isinstance(variables.get(owner.id), ArrayForm):
+                return True
+    return False
+
+
+def _operands(loop: ast.For | ast.While, names: frozenset[str]) -> list[ast.expr]:
+    """Return the operands of calls of some functions; of ``@``, too, where `names` has matmul."""
+    found: list[ast.expr] = []
+    for node in ast.walk(loop):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            found += [node.left, node.right] if "matmul" in names else []
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in names
+        ):
+            found += [*node.args, node.func.value]
+    return found
+
+
+def _is_elementwise_complex(
+    loop: ast.For | ast.While, variables: Mapping[str, Form]
+) -> bool:  # fmt: skip
+    """Whether a loop works on elements of complex arrays: calls on those are not fused."""
+    used = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name)}
+    forms = (variables.get(n) for n in used)
+    if not any(isinstance(f, ArrayForm) and f.dtype.startswith("complex") for f in forms):
+        return False
+    return not any(
+        isinstance(n, ast.MatMult) or (isinstance(n, ast.Attribute) and n.attr in _NOT_OF_ELEMENTS)
+        for n in ast.walk(loop)
+    )
 
 
 def trips(iterable: Any) -> int | None:
@@ -152,10 +222,10 @@ def _axis(e: ast.expr) -> tuple[str, int]:
     return "", 0
 
 
-def _width(loop: ast.For | ast.While, variables: Mapping[str, Form]) -> int:
-    """Return about how many elements the largest array has that a statement works on."""
+def _width(nodes: Sequence[ast.AST], variables: Mapping[str, Form]) -> int:
+    """Return about how many elements the largest array has that statements work on."""
     largest = 1
-    waiting: list[ast.AST] = list(loop.body)
+    waiting: list[ast.AST] = list(nodes)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
@@ -165,18 +235,18 @@ def _width(loop: ast.For | ast.While, variables: Mapping[str, Form]) -> int:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             form = variables.get(node.value.id)
             if isinstance(form, ArrayForm):
-                largest = max(largest, _region(form.shape, node.slice))
+                largest = max(largest, _region(form.shape, node.slice, variables))
                 waiting.append(node.slice)
                 continue
         if isinstance(node, ast.Name):
             form = variables.get(node.id)
             if isinstance(form, ArrayForm):
-                largest = max(largest, _region(form.shape, None))
+                largest = max(largest, _region(form.shape, None, variables))
         waiting += ast.iter_child_nodes(node)
     return largest
 
 
-def _region(shape: tuple[int, ...], index: ast.expr | None) -> int:
+def _region(shape: tuple[int, ...], index: ast.expr | None, variables: Mapping[str, Form]) -> int:
     """Return the most elements that an index of an array leads to."""
     parts = [] if index is None else index.elts if isinstance(index, ast.Tuple) else [index]
     sizes = list(shape)
@@ -186,10 +256,21 @@ def _region(shape: tuple[int, ...], index: ast.expr | None) -> int:
             break
         if isinstance(p, ast.Constant) and p.value is None:
             continue
-        if not isinstance(p, ast.Slice) and axis < len(sizes):
-            sizes[axis] = 1
+        if axis < len(sizes):
+            sizes[axis] = _length(p, sizes[axis], variables) if isinstance(p, ast.Slice) else 1
         axis += 1
     count = 1
     for n in sizes:
         count *= n
     return count
+
+
+def _length(part: ast.Slice, extent: int, variables: Mapping[str, Form]) -> int:
+    """Return the most elements of an axis that a slice leads to: of ``i:i + n`` these are n."""
+    low, high = part.lower, part.upper
+    if low is None or not isinstance(high, ast.BinOp) or not isinstance(high.op, ast.Add):
+        return extent
+    if ast.dump(high.left) != ast.dump(low):
+        return extent
+    count = _number(high.right, variables)
+    return extent if count is None else max(0, min(count, extent))

@@ -18,6 +18,7 @@ becomes, where ``.it`` and ``.answer`` are variables that no user can name,
         acc, = .answer
     .answer = .it = None
 
+(with a last item, and ``if .returned is not None: return .returned[0]``, if the loop may return),
 and loops inside of it ask as well. `Place` stands among the constants of the code. Lines and
 columns are those of the user's source, so tracebacks, debuggers and coverage show that; and
 `adarray.base.redirecting.original_of` leads back to the user's code.
@@ -44,17 +45,13 @@ from adarray.loops.source import Key, SourceFile, codes_by_key, compiled, nested
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MARK = "\0adarray loop "
-_IT, _ANSWER = ".it", ".answer"
+_IT, _ANSWER, _RETURNED = ".it", ".answer", ".returned"
 # Builtins that show a function's own variables, or run text that may use them.
 _SHOWING = frozenset(("locals", "vars", "dir", "eval", "exec"))
 # Statements that no loop is captured with, in words.
 _REFUSED: dict[type[ast.AST], str] = {
-    ast.Return: "it returns from the function",
-    ast.Try: "it handles errors", ast.TryStar: "it handles errors",
-    ast.With: "it has a with statement", ast.Raise: "it raises an error",
-    ast.FunctionDef: "it defines a function", ast.ClassDef: "it defines a class",
-    ast.Lambda: "it defines a function", ast.Import: "it imports a module",
-    ast.ImportFrom: "it imports a module", ast.Delete: "it deletes a name or an item",
+    ast.TryStar: "it handles errors", ast.ClassDef: "it defines a class",
+    ast.Import: "it imports a module", ast.ImportFrom: "it imports a module",
     ast.Match: "it has a match statement", ast.Await: "it awaits", ast.Yield: "it yields",
     ast.YieldFrom: "it yields", ast.AsyncFor: "it awaits", ast.AsyncWith: "it awaits",
     ast.AsyncFunctionDef: "it defines a function", ast.Global: "it assigns a global variable",
@@ -82,12 +79,15 @@ class Place:
         All variables of the function, and of functions around it that it uses.
     others : tuple of str
         Names that the loop reads and that are none of these: globals and builtins.
+    returns : bool
+        Whether it may return from the function.
     refusal : (str, int) or None
         Why it is not captured, whatever the values are, and the line of that.
     """
 
     __slots__ = (
-        "__weakref__", "file", "function", "local", "loop", "names", "others", "refusal", "wanted",
+        "__weakref__", "file", "function", "local", "loop", "names", "others", "refusal",
+        "returns", "wanted",
     )  # fmt: skip
     # Returns the values of the variables `wanted`; None: the loop is to run.
     answer: Hook[Callable[[Place, tuple[Any, ...], types.FrameType], tuple[Any, ...] | None]]
@@ -110,6 +110,12 @@ class Place:
         self.local = local
         self.others = tuple(sorted(names.read_in(loop) - local))
         self.refusal = refusal
+        self.returns = any(isinstance(n, ast.Return) for n in names.inside([loop]))
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """What an answer is bound to."""
+        return (*self.wanted, _RETURNED) if self.returns else self.wanted
 
     def __matmul__(self, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not RECORDINGS:
@@ -153,8 +159,8 @@ def refusal(loop: Loop, local: Names, shared: Names) -> tuple[str, int] | None:
     shared : frozenset of str
         Those that functions inside of it use.
     """
-    if loop.orelse:
-        return "it has an else clause", loop.lineno
+    if any(map(names.may_jump, loop.orelse)):
+        return "its else clause has a jump", loop.lineno
     for node in names.inside([loop]):
         reason = _REFUSED.get(type(node))
         if reason is not None:
@@ -184,7 +190,7 @@ class _FunctionLoops:
         self, function: ast.FunctionDef, code: types.CodeType, outer: Names, file: SourceFile
     ) -> None:
         bound, live = BoundNames(function), LiveNames(function)
-        unsure, shared = names.unsure_in(function), names.shared_in(function)
+        unsure = names.unsure_in(function)
         own = frozenset((*code.co_varnames, *code.co_cellvars)) - names.declared_in(function)
         local = own | frozenset(code.co_freevars)
         self.places: dict[tuple[int, int], Place] = {}
@@ -196,7 +202,7 @@ class _FunctionLoops:
             if not isinstance(node, Loop):
                 self.definitions[node] = sure
                 continue
-            why = refusal(node, own, shared)
+            why = refusal(node, own, names.shared_in(function, node))
             if isinstance(node, ast.For) and not _is_held(node.iter) and why is None:
                 why = "it runs over what a call returns", node.lineno
             used = names.read_in(node) | names.stored_in(node)
@@ -295,10 +301,12 @@ class _Rewriter(ast.NodeTransformer):
         none = ast.Constant(None, **_at(head))
         test = ast.Compare(_name(_ANSWER, head), [ast.Is()], [none], **_at(head))
         bind: list[ast.stmt] = []
-        if place.wanted:
-            targets: list[ast.expr] = [_name(n, head, ast.Store()) for n in place.wanted]
+        if place.bound:
+            targets: list[ast.expr] = [_name(n, head, ast.Store()) for n in place.bound]
             answer = ast.Tuple(targets, ast.Store(), **_at(head))
             bind.append(_assign([answer], _name(_ANSWER, head), head))
+        if place.returns:
+            bind.append(_returning(head))
         if_ = ast.If(test, [loop], bind, **_at(head))
         return [*before, if_, _forgetting(isinstance(loop, ast.For))]
 
@@ -324,6 +332,15 @@ def _question(number: int, values: ast.expr, at: ast.AST) -> ast.BinOp:
     for field, value in _at(at).items():
         setattr(values, field, value)
     return ast.BinOp(place, ast.MatMult(), values, **_at(at))
+
+
+def _returning(at: ast.AST) -> ast.If:
+    """Return what returns from the function if the loop does so."""
+    none = ast.Constant(None, **_at(at))
+    test = ast.Compare(_name(_RETURNED, at), [ast.IsNot()], [none], **_at(at))
+    first = ast.Constant(0, **_at(at))
+    value = ast.Subscript(_name(_RETURNED, at), first, ast.Load(), **_at(at))
+    return ast.If(test, [ast.Return(value, **_at(at))], [], **_at(at))
 
 
 def _forgetting(counted: bool) -> ast.Assign:

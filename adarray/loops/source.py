@@ -39,6 +39,7 @@ class SourceFile:
     codes : dict of Key to code
         Of functions, as compiled again; without those that others have the key of.
     functions : dict of Key to FunctionDef or AsyncFunctionDef
+    lambdas : dict of Key to Lambda
     """
 
     def __init__(self, name: str, text: str) -> None:
@@ -46,7 +47,7 @@ class SourceFile:
         self.text = text
         self.tree = parsed(text, name)
         self.codes = codes_by_key(compiled(self.tree, name))
-        self.functions = functions_by_key(self.tree)
+        self.functions, self.lambdas = functions_by_key(self.tree)
 
     def parse_again(self) -> ast.Module:
         """Return another syntax tree of the file, to be changed."""
@@ -101,9 +102,10 @@ def codes_by_key(module: types.CodeType) -> dict[Key, types.CodeType]:
     return {key: code for key, code in codes.items() if code is not None}
 
 
-def functions_by_key(module: ast.Module) -> dict[Key, Function]:
-    """Return the functions in a module by their keys, without those that share one."""
+def functions_by_key(module: ast.Module) -> tuple[dict[Key, Function], dict[Key, ast.Lambda]]:
+    """Return the functions and lambdas in a module by their keys, without those that share one."""
     functions: dict[Key, Function | None] = {}
+    lambdas: dict[Key, ast.Lambda | None] = {}
     waiting: list[tuple[ast.AST, str]] = [(module, "")]
     while waiting:
         node, prefix = waiting.pop()
@@ -116,9 +118,14 @@ def functions_by_key(module: ast.Module) -> dict[Key, Function]:
         elif isinstance(node, ast.ClassDef):
             inner = f"{prefix}{node.name}."
         elif isinstance(node, ast.Lambda):
+            key = prefix + "<lambda>", node.lineno
+            lambdas[key] = None if key in lambdas else node
             inner = f"{prefix}<lambda>.<locals>."
         waiting += [(child, inner) for child in ast.iter_child_nodes(node)]
-    return {key: f for key, f in functions.items() if f is not None}
+    return (
+        {key: f for key, f in functions.items() if f is not None},
+        {key: f for key, f in lambdas.items() if f is not None},
+    )
 
 
 def same_code(a: types.CodeType, b: types.CodeType) -> bool:
@@ -175,6 +182,17 @@ def source_of(code: types.CodeType) -> FunctionSource | None:
     if known is None:
         known = _sources.note(code, (_found(code),))
     return known[0]
+
+
+def lambda_of(code: types.CodeType) -> ast.Lambda | None:
+    """Return the syntax tree of a lambda; None if it is not known for sure."""
+    code = original_of(code)
+    file = file_of(code.co_filename)
+    if file is None:
+        return None
+    key = code.co_qualname, code.co_firstlineno
+    node, other = file.lambdas.get(key), file.codes.get(key)
+    return node if other is not None and same_code(code, other) else None
 
 
 def _found(code: types.CodeType) -> FunctionSource | None:

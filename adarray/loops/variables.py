@@ -12,7 +12,8 @@ from adarray.core.inplace import sync_if_view
 from adarray.core.loads import StandIn, original
 from adarray.core.trace import Handle, is_borrowed, is_weak, plain_class, root_of
 from adarray.jitting.shared.symbolic import concrete
-from adarray.loops.forms import ArrayForm, Form, Known, Result, Scalar, WholeNumber
+from adarray.loops.forms import ArrayForm, Form, Known, Scalar, WholeNumber
+from adarray.loops.lower.kinds import COMPLEX
 
 _WORD = 1 << 63
 
@@ -27,13 +28,13 @@ def form_of(x: Any) -> Form:
     kind = type(x)
     if kind is int and -_WORD <= x < _WORD:
         return WholeNumber(x)
-    if kind is float or kind is complex:
-        return Scalar("float64" if kind is float else "complex128", True)
+    if kind is float:
+        return Scalar("float64", True)
     if issubclass(kind, Handle):
         return _form_of_handle(x)
     if issubclass(kind, np.ndarray) and x.dtype.kind in "biufc" and x.dtype.isnative:
         return ArrayForm(str(x.dtype), x.shape)
-    if issubclass(kind, np.generic) and x.dtype.kind in "biufc":
+    if issubclass(kind, np.generic) and x.dtype.kind in "biuf":
         return Scalar(str(x.dtype), False)
     return Known(x)
 
@@ -45,8 +46,8 @@ def _form_of_handle(x: Handle) -> Form:
         if issubclass(plain_class(x), np.generic):
             return Scalar(str(aval.dtype), False)
         return ArrayForm(str(aval.dtype), tuple(aval.shape))
-    if aval.dtype.kind == "f":
-        return Scalar("float64", True)
+    if aval.dtype.kind in "fc":
+        return Scalar("float64" if aval.dtype.kind == "f" else "complex128", True)
     value = concrete(x._plain)
     if aval.dtype.kind == "i" and not is_batched(x):
         return WholeNumber(int(value))
@@ -55,7 +56,9 @@ def _form_of_handle(x: Handle) -> Form:
 
 def is_batched(x: Any) -> bool:
     """Whether a value stands for those of all members of a batch."""
-    return isinstance(x, Handle) and type(x._plain) in BATCHED
+    while isinstance(x, Handle):
+        x = x._plain
+    return type(x) in BATCHED
 
 
 def is_constant(x: Any) -> bool:
@@ -102,15 +105,39 @@ def shaped(x: Any, shape: tuple[int, ...]) -> Any:
     return x if x.shape == shape else x.reshape(shape)
 
 
-def result_of(result: Result, output: Any) -> Any:
+def pairs(x: Any) -> Any:
+    """Return the parts of complex numbers, one behind the other."""
+    return np.stack([np.real(x), np.imag(x)], axis=-1)
+
+
+def from_pairs(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return the complex numbers of which an array has the parts."""
+    x = x.reshape((*shape, 2))
+    result = np.zeros_like(x[..., 0], dtype=dtype)
+    result.real[...] = x[..., 0]
+    result.imag[...] = x[..., 1]
+    return result
+
+
+def result_of(form: Form, output: Any) -> Any:
     """Return a variable after the loop, given what the kernel left of it."""
-    form = result.form
     if isinstance(form, ArrayForm):
+        if form.dtype in COMPLEX:
+            return from_pairs(output, form.shape, form.dtype)
         return shaped(output, form.shape)
-    number = shaped(output, (1,))[0]
+    if isinstance(form, Scalar) and form.dtype in COMPLEX:
+        number = from_pairs(output, (1,), form.dtype)[0]
+        return number.item() if form.weak else number
+    return number_of(form, shaped(output, (1,))[0])
+
+
+def number_of(form: Form, number: Any) -> Any:
+    """Return a number of a form, given it as an element of an array."""
     if isinstance(form, WholeNumber):
         return int(number)
     assert isinstance(form, Scalar)
+    if str(number.dtype) != form.dtype:  # which has its digits, of a type that the run decides
+        number = number.astype(form.dtype)
     if not form.weak:
         return number
     return bool(number) if form.dtype == "bool" else number.item()

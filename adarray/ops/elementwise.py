@@ -92,9 +92,14 @@ def _raise(x: Any, y: Any) -> Any:
     return r if dtype is not None or hasattr(r, "dtype") else np.asarray(r)[()]
 
 
+def _base(x: Any) -> Any:
+    """Return a base whose negative powers are infinite at zero, where Python's raise an error."""
+    return np.float64(x) if type(x) is float and not x else x
+
+
 power = pointwise(
     np.power,
-    lambda g, out, x, y: g * (y * x ** (y - (y != 0))),
+    lambda g, out, x, y: g * (y * _base(x) ** (y - (y != 0))),
     lambda g, out, x, y: g * out * _log(x + (x == 0)),
     domain=[POSITIVE, REAL],
     evaluate=_raise,

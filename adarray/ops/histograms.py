@@ -97,7 +97,7 @@ def _places(values: Any, edges: Any) -> Any:
     """Return the bin of each value, and the number of bins for those in none."""
     n = len(edges) - 1
     bins = np.searchsorted(edges, values, side="right") - 1
-    bins[values == edges[-1]] = n - 1
+    bins = np.where(values == edges[-1], n - 1, bins)
     # NaN is sorted behind everything.
     return np.where((bins < 0) | (bins >= n), n, bins)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ from asv_bench.peers import busiest, machine
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if a gradient of adarray's is wrong, else 0."""
     options = parse(argv)
-    figures = json.loads(options.load.read_text()) if options.load else collect(options)
+    figures = loaded(options.load) if options.load else collect(options)
     for path in options.output:
         path.write_text(json.dumps(figures, indent=1) + "\n")
     print(report.text(figures))
@@ -46,6 +47,21 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     figures = measure.measure(options, progress)
     figures["machine"] = machine(options.threads)
     figures["machine"]["cores used by others"] = busiest(figures.pop("others"))
+    return figures
+
+
+def loaded(paths: list[Path]) -> dict[str, Any]:
+    """Return the report in some files: the first one's, with the programs of all."""
+    figures: dict[str, Any] = json.loads(paths[0].read_text())
+    for path in paths[1:]:
+        more = json.loads(path.read_text())
+        for name, sizes in more["programs"].items():
+            figures["programs"].setdefault(name, {}).update(sizes)
+        figures["sizes"] = [s for s in SIZES if s in {*figures["sizes"], *more["sizes"]}]
+    figures["programs"] = dict(sorted(figures["programs"].items()))
+    rows = [row for sizes in figures["programs"].values() for row in sizes.values()]
+    others = [x for row in rows for r in row.values() for x in r.get("others", ())]
+    figures["machine"]["cores used by others"] = busiest(others)
     return figures
 
 
@@ -71,7 +87,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--patience", type=float, default=120.0, help="seconds to wait for one engine's answer"
     )
     parser.add_argument("--output", type=Path, action="append", default=[], help="FILE.json")
-    parser.add_argument("--load", type=present, help="a file of --output, instead of measuring")
+    parser.add_argument(
+        "--budget", type=float, default=math.inf,
+        help="seconds after which no further round of a program begins",
+    )  # fmt: skip
+    parser.add_argument(
+        "--load", type=present, nargs="+", metavar="FILE",
+        help="files of --output, instead of measuring",
+    )  # fmt: skip
     parser.add_argument("--docs", type=Path, help="folder for the tables and the picture")
     options = parser.parse_args(argv)
     if options.rounds < 1 or options.threads < 1:

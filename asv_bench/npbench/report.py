@@ -61,6 +61,45 @@ def summary(report: dict[str, Any], size: str) -> list[list[str]]:
     return table
 
 
+def costs(report: dict[str, Any], size: str) -> list[list[str]]:
+    """Return the rows of the table of first calls: seconds, and bytes at most, by engine."""
+    names = [n for n in engines(report) if n != "numpy"]
+    rows = []
+    for program, sizes in report["programs"].items():
+        done = [sizes.get(size, {}).get(n, {}) for n in names]
+        if any("first" in r for r in done):
+            times = [time_text(r["first"]) if "first" in r else "-" for r in done]
+            peaks = [f"{r['peak'] / 2**20:.0f}" if "first" in r else "-" for r in done]
+            rows.append([program, *times, *peaks])
+    return rows
+
+
+def slowest(report: dict[str, Any], size: str, a: str, b: str, most: int = 10) -> list[list[str]]:
+    """Return those programs on which `b` takes the least in units of what `a` takes."""
+    ratios = [
+        (x, program)
+        for program, sizes in report["programs"].items()
+        if (x := ratio(sizes.get(size, {}), a, b)) is not None
+        and sizes[size][b].get("right", False)
+    ]
+    return [[program, ratio_text(x)] for x, program in sorted(ratios)[:most]]
+
+
+def _more(report: dict[str, Any], size: str) -> list[str]:
+    """Return the tables of first calls, and of the programs that others do better."""
+    names = [n for n in engines(report) if n != "numpy"]
+    heads = [*[f"{n}, first calls" for n in names], *[f"{n}, MiB" for n in names]]
+    tables = [table(f"size {size}: until compiled", ["program", *heads], costs(report, size))]
+    for a in names:
+        for b in ("jax", "dace"):
+            rows = slowest(report, size, a, b) if a.startswith("jit-") and b in names else []
+            if rows:
+                tables.append(
+                    table(f"size {size}: {b} in units of {a}, worst", ["program", b], rows)
+                )
+    return tables
+
+
 def text(report: dict[str, Any]) -> str:
     """Return the report as text."""
     names = engines(report)
@@ -74,6 +113,8 @@ def text(report: dict[str, Any]) -> str:
         parts.append(
             table(f"size {size}: times of others in units of its own", head, summary(report, size))
         )
+        parts += _more(report, size)
+    tables = len(parts)
     parts += [f"{n}: {said}" for n, said in report["engines"].items()]
     for program, sizes in report["programs"].items():
         for size, row in sizes.items():
@@ -81,11 +122,7 @@ def text(report: dict[str, Any]) -> str:
                 why = r.get("error") or r.get("note")
                 if why and why != "absent":
                     parts.append(f"{program}, {size}, {n}: {why}")
-    return (
-        "\n\n".join(parts[: 2 * len(report["sizes"])])
-        + "\n\n"
-        + "\n".join(parts[2 * len(report["sizes"]) :])
-    )
+    return "\n\n".join(parts[:tables]) + "\n\n" + "\n".join(parts[tables:])
 
 
 def write(report: dict[str, Any], folder: Path) -> None:

@@ -6,6 +6,7 @@ The protocol is that of `asv_bench.worker`.
 from __future__ import annotations
 
 import gc
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,10 +85,12 @@ class ProgramWorker(Worker):
             "single": any(np.asarray(x).dtype in (np.float32, np.complex64) for x in data.values()),
         }
 
-    def differences(self, root: str, name: str, size: str) -> dict[str, Any]:
-        """Return slopes by differences."""
+    def differences(
+        self, root: str, name: str, size: str, budget: float = math.inf
+    ) -> dict[str, Any]:
+        """Return slopes by differences; of one direction at least, then as `budget` s allow."""
         program = find(Path(root))[name]
-        return {"slopes": differences(program, program.data(size))}
+        return {"slopes": differences(program, program.data(size), budget)}
 
 
 def _real(g: Any) -> Any:

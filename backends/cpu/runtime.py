@@ -221,7 +221,12 @@ class CPUEngine(CompilingEngine):
 
     language = "C"  # of what `compile_source` takes
 
-    def compile_source(self, text: str, name: str) -> Callable[[int], None]:
+    def compile_source(
+        self,
+        text: str,
+        name: str,
+        shared: int = 0,  # noqa: ARG002
+    ) -> Callable[[int], None]:
         """Compile ``void name(void *data)``; return what calls it with an address.
 
         Where there are several threads, each of them calls it with the same address, and they

@@ -77,12 +77,15 @@ class CudaEngine(DeviceEngine, CompilingEngine):
 
     language = "CUDA"  # of what `compile_source` takes
 
-    def compile_source(self, text: str, name: str) -> Any:
-        """Compile a kernel; return CuPy's function of it."""
+    def compile_source(self, text: str, name: str, shared: int = 0) -> Any:
+        """Compile a kernel; return CuPy's function of it, which may have so much shared memory."""
         import cupy
-        from adarray_backends.cuda import nvrtc
+        from adarray_backends.cuda import modules, nvrtc
 
-        return nvrtc.load(cupy, text, (name,))[0]
+        (function,) = nvrtc.load(cupy, text, (name,))
+        if shared:
+            modules.allow(function, shared)
+        return function
 
     def enter(self) -> tuple[str, int]:
         """Let products and kernels follow this engine's options; return what held before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import warnings
@@ -62,6 +63,16 @@ TEXTS = {
         "numpy": "import numpy as np\ndef kernel(z, n):\n"
                  "    y = np.empty(n, np.complex128)\n    y[:] = z * z\n    return y * (2 - 1j)\n",
     },
+    # Writes into both of its arguments what they hold.
+    "still": {
+        "info": {
+            "parameters": {"S": {"N": 3}},
+            "init": {"func_name": "make", "input_args": ["N"], "output_args": ["x", "y", "z"]},
+            "input_args": ["x", "y", "z"], "array_args": ["x", "y", "z"],
+        },
+        "": "import numpy as np\ndef make(n):\n    return np.ones(n), np.zeros(n), np.ones(n)\n",
+        "numpy": "def kernel(x, y, z):\n    x *= 1 + y\n    y += x - z\n    return z * y\n",
+    },
     # Numbers alone; in single precision.
     "numbers": {
         "info": {
@@ -111,6 +122,7 @@ def test_what_a_program_computes(root: Path) -> None:
     assert [x.shape for x in pieces.outputs] == [(5,), (5,), ()]
     assert task(root, "waves").objective.weights[0].dtype == complex
     assert task(root, "numbers").names == ["low"]
+    assert task(root, "still").objective.written == ["x", "y"]  # though nothing changes
 
 
 def test_folders_and_texts_that_are_not_there(root: Path, tmp_path: Path) -> None:
@@ -144,6 +156,47 @@ def test_gradients_are_those_of_differences(root: Path, name: str, kind: str) ->
     assert programs.deviation(bad, programs.differences(one.program, one.data)) > 1e-4
 
 
+def with_text(root: Path, name: str, text: str, data: str) -> engines.Task:
+    """Return a task of a program of one argument, which is written now."""
+    place = root / "npbench" / "benchmarks" / "group" / name
+    place.mkdir(parents=True)
+    info = {"relative_path": f"group/{name}", "module_name": name, "func_name": "kernel"}
+    info |= {
+        "parameters": {"S": {"N": 5}}, "input_args": ["x"], "array_args": ["x"],
+        "init": {"func_name": "make", "input_args": ["N"], "output_args": ["x"]},
+    }  # fmt: skip
+    (place / f"{name}.py").write_text(f"import numpy as np\ndef make(n):\n    return {data}\n")
+    (place / f"{name}_numpy.py").write_text(f"import numpy as np\n{text}")
+    program = programs.Program(name, root, info)
+    made = program.data("S")
+    return engines.Task(program, made, programs.objective(program, made))
+
+
+def test_slopes_that_differences_do_not_find(tmp_path: Path) -> None:
+    # Any step crosses one of the kinks.
+    kinks = "def kernel(x):\n    return np.where(np.sin(1e12 * x) > 0, x, 2 * x)\n"
+    one = with_text(tmp_path, "kinks", kinks, "np.linspace(0.1, 1.0, n)")
+    factor = np.where(np.sin(1e12 * one.data["x"]) > 0, 1.0, 2.0) * one.objective.weights[0]
+    products = programs.slopes({"x": factor}, programs.directions(one.program, one.data))
+    assert programs.deviation(products, programs.differences(one.program, one.data)) < 1e-12
+    # Larger steps leave the domain; the text keeps real numbers alone.
+    narrow = "def kernel(x):\n    y = np.empty(len(x))\n    y[:] = x\n"
+    narrow += "    if (y < 0).any():\n        raise np.linalg.LinAlgError('negative')\n"
+    narrow += "    return np.sqrt(y)\n"
+    two = with_text(tmp_path, "narrow", narrow, "np.array([1e-5, 1.0, 2.0])")
+    slope = two.objective.weights[0] / (2 * np.sqrt(two.data["x"]))
+    products = programs.slopes({"x": slope}, programs.directions(two.program, two.data))
+    assert programs.deviation(products, programs.differences(two.program, two.data)) < 1e-5
+    assert programs.deviation(products, [[], []]) == 1.0
+
+
+def test_last_digits_are_not_weighed(tmp_path: Path) -> None:
+    chaos = "def kernel(x):\n    y = x.copy()\n    for _ in range(60):\n"
+    chaos += "        y[:3] = 3.99 * y[:3] * (1 - y[:3])\n    return y\n"
+    one = with_text(tmp_path, "chaos", chaos, "np.linspace(0.1, 0.4, n)")
+    np.testing.assert_array_equal(one.objective.weights[0] != 0, [False] * 3 + [True] * 2)
+
+
 def test_results_are_matched_by_shape_and_values() -> None:
     outputs = [np.arange(3.0), np.arange(3.0) + 1, np.array(2.0)]
     results = [np.array([[1.0, 2.0, 3.0]]), 2.0, np.arange(3), np.arange(3.0)]
@@ -167,8 +220,10 @@ def test_a_worker_computes_and_is_timed(root: Path) -> None:
     assert answer["slopes"] == []
     assert len(answer["digest"]) == 1
     assert answer["first"] > 0.0
+    one = numpy_worker.differences(str(root), "sweep", "S", budget=0.0)["slopes"]
+    assert len(one) == 1
     slopes = numpy_worker.differences(str(root), "sweep", "S")["slopes"]
-    assert np.shape(slopes) == (programs.DIRECTIONS, len(programs.STEPS))
+    assert len(slopes) == programs.DIRECTIONS
     assert numpy_worker.measure(0.0)["times"][0] > 0.0
 
 
@@ -188,6 +243,7 @@ def figures(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
 
 @pytest.mark.slow
 def test_a_run_from_end_to_end(figures: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    figures = copy.deepcopy(figures)
     folder = figures.pop("folder")
     assert list(figures["programs"]) == ["sweep", "waves"]
     assert list(figures["programs"]["waves"]) == ["S"]  # it has no other size
@@ -208,10 +264,29 @@ def test_a_run_from_end_to_end(figures: dict[str, Any], capsys: pytest.CaptureFi
     assert script.main(["--load", str(folder / "wrong.json")]) == 1
 
 
+@pytest.mark.slow
+def test_reports_in_several_files(figures: dict[str, Any], tmp_path: Path) -> None:
+    parts = []
+    for name in ("waves", "sweep"):
+        parts.append(str(tmp_path / f"{name}.json"))
+        alone = {**figures, "programs": {name: figures["programs"][name]}}
+        alone.pop("folder", None)
+        if name == "waves":
+            alone["sizes"] = ["S"]
+        Path(parts[-1]).write_text(json.dumps(alone))
+    output = tmp_path / "both.json"
+    assert script.main(["--load", *parts, "--output", str(output)]) == 0
+    both = json.loads(output.read_text())
+    assert both["programs"] == figures["programs"]
+    assert list(both["programs"]) == ["sweep", "waves"]
+    assert both["sizes"] == ["S", "M"]
+    assert "median" in both["machine"]["cores used by others"]
+
+
 def made_up() -> dict[str, Any]:
     def times(*rounds: float, **more: Any) -> dict[str, Any]:
         return {"median": sorted(rounds)[len(rounds) // 2], "times": list(rounds), "note": "",
-                "right": True, **more}  # fmt: skip
+                "right": True, "first": 2.0, "peak": 3 << 20, **more}  # fmt: skip
 
     return {
         "sizes": ["S"],
@@ -243,6 +318,11 @@ def test_tables_and_means() -> None:
         ["jit-openmp", "3", "0", "1", "1", "2"],
         ["jax", "3", "1", "0", "0.5", "1"],
     ]
+    assert report.costs(figures, "S")[-2:] == [
+        ["three", "2 s", "2 s", "3", "3"],
+        ["four", "-", "2 s", "-", "3"],
+    ]
+    assert report.slowest(figures, "S", "jit-openmp", "jax") == [["two", "1"], ["one", "4"]]
     shown = report.text(figures)
     assert "two, S, jit-openmp: it is slow" in shown
     assert "four, S, jit-openmp: no" in shown
@@ -272,6 +352,12 @@ def test_what_the_report_says_of_an_engine() -> None:
     assert measure.figures(whole, []) == {"error": "it has no floating-point inputs"}
     value = result._replace(prepared={**said, "slopes": [], "gradients": False})
     assert "right" not in measure.figures(value, [])
+
+
+def test_engines_that_agree() -> None:
+    said = {"single": False, "slopes": [(1.0, 2.0), (3.0, 1.0)]}
+    assert measure.agree(said, [(1.0, 2.0), (3.00001, 1.0)])
+    assert not measure.agree(said, [(1.0, 2.0), (3.1, 1.0)])
 
 
 WRONG = {

@@ -102,6 +102,7 @@ def test_a_forked_child_computes(engine: Any) -> None:
     assert run([x, 1.0])[1] == expected
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_memory_of_results_is_used_again(engine: Any) -> None:
     n = 1 << 16
     lib = engine.library.lib
@@ -148,6 +149,7 @@ class _Node:
         return [self]
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_an_executable_that_refers_to_itself_is_collected(engine: Any) -> None:
     node = _Node(engine)
     node.run([np.ones(4), 1.0])

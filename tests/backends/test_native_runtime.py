@@ -220,7 +220,7 @@ def test_clean_exits_after_openmp() -> None:
         "    assert status == 0, status\n"
         "run()\n"
     )
-    for children in (0, 0, 0, 50):
+    for children in (0, 0, 0, 20):
         if children and not hasattr(os, "fork"):
             continue
         done = subprocess.run(

@@ -59,6 +59,7 @@ def sampled(op):
 DIFFERENTIABLE = [n for n, op in CORE.items() if op.samples is not None and any(op.rules)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_have_the_dtype_of_their_operand(name, dtype):

@@ -39,6 +39,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("case", CASES)
 def test_arrays_of_a_device_are_taken_and_returned(

@@ -111,6 +111,7 @@ def test_many_streams_have_few_handles(standin: Standin) -> None:
         assert standin.on(0) is first
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_handles_that_somebody_has_stay_his(standin: Standin) -> None:
     own = standin.on(7)
     seen = [standin.on(1000 + i).handle.number for i in range(5 * standin.module.STREAMS)]

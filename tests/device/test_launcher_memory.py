@@ -78,6 +78,7 @@ def test_results_that_are_the_next_inputs_come_back_to_the_same_addresses(
     assert (gpu.allocated == allocated) == recycled
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: Path) -> None:
     gpu = Shuffling(tmp_path)
     _, run = executable(gpu, lambda x: (x + 1, np.sum(x), x * 2), [np.zeros(100)])
@@ -120,6 +121,7 @@ def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
     assert len(run.instances.idle) <= instances.STREAMS
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_memory_is_given_back_and_asked_for_once_more(gpu: FakeGpu) -> None:
     r, run = executable(gpu)
     gpu.room = 1  # not enough for an instance

@@ -102,6 +102,7 @@ def _rule(record, i: int) -> bool:
 SETTLED_ON_HOST = {"nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", [n for n in CORE if n not in SETTLED_ON_HOST])
 def test_rules_stay_on_the_device(op: str, device_backend: str, library) -> None:
     """No rule takes a detour through an ndarray: only what comes in and goes out is moved."""

@@ -19,6 +19,7 @@ FIRST = int(os.environ.get("ADARRAY_FIRST", "0"))
 GROUPS = 10
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_programs_agree_with_numpy(group: int, device_backend: str) -> None:
     each = -(-(LONG or 60) // GROUPS)

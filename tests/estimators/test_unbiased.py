@@ -124,6 +124,7 @@ def differences(network: Network, est: LikelihoodRatio, sigma: float, draws: int
     return results
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["layerwise", "full"])
 @pytest.mark.parametrize(("name", "credit"), CASES)
 def test_every_kind_of_layer(name: str, credit: str, mode: Any) -> None:
@@ -208,6 +209,7 @@ def test_a_recurrent_weight_by_hand(after: bool) -> None:
     assert (largest_z(rows) < MANY) != after
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("directions", "square"), [("gaussian", 1.0), ("laplace", 2.0)])
 @pytest.mark.parametrize("mode", ["layerwise", "full"])
 @pytest.mark.parametrize("encoding", [None, "sign", pytest.param("seed", marks=pytest.mark.slow)])

@@ -141,6 +141,7 @@ OUT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OUT)
 def test_out_of_plain_operands(name):
     """``np.einsum`` failed an assertion; `jit` said that what NumPy had made was no input."""

@@ -140,6 +140,7 @@ def test_tracing_tools_see_the_lines() -> None:
     assert lines == [2, 3]
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_code_is_not_kept_alive() -> None:
     h = made("def h(x):\n    return float(x)\n")
     redirect(h, ["float"], lambda name, use: Noting(name, use, []), "alive")

@@ -306,6 +306,7 @@ def test_code_put_into_an_old_function() -> None:
         factor.__code__ = code
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_nothing_is_kept_alive() -> None:
     captured, x = np.ones(1000), np.ones(1000)
     compiled = adarray.jit(lambda x: x * captured)

@@ -118,6 +118,7 @@ def _place(x: Any) -> Any:
     return np.where(bits < 0, -(bits & 0x7FFF), bits)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_number(name: str, backend: str) -> None:
     """Infinities, nan, subnormal numbers, overflow and zeros of both signs among them."""
@@ -130,6 +131,7 @@ def test_every_number(name: str, backend: str) -> None:
         assert same_bits(got, want)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SHAPED)
 def test_shapes(name: str, backend: str) -> None:
     got, want = _compiled(SHAPED[name], (X, W), backend), _plain(SHAPED[name], (X, W))

@@ -17,6 +17,7 @@ from adarray.testing._ops import use_all_sizes
 INPUTS = [X, X[::-1].copy(), X, 0.9 * X, X[[2, 0, 1, 5, 4, 3]], X]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", IDIOMS)
 def test_value(name: str, backend: str) -> None:
     skip_unless_long(backend == "numpy")
@@ -33,6 +34,7 @@ def test_value(name: str, backend: str) -> None:
             assert np.asarray(got).dtype == np.asarray(expected).dtype
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow_on("serial")
 @pytest.mark.parametrize("name", IDIOMS)
 def test_gradient(name: str, backend: str) -> None:

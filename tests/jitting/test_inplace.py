@@ -188,6 +188,7 @@ def test_writes_into_locals(name: str, dtype: str, backend: str) -> None:
             assert shared([*got, x]) == shared([*results(f(x)), x])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WRITERS)
 def test_gradients_of_writes(name: str, backend: str) -> None:
     f = WRITERS[name]

@@ -82,6 +82,7 @@ def test_arrays_of_a_thread_and_tables_have_ranges() -> None:
         kernel(1, 1, (np.zeros(1, np.int32), 2))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -51,6 +51,7 @@ def _setup(case: Case, dtype: str) -> tuple[Any, list[Any]]:
     return f, [args[i] for i in case.by]
 
 
+@pytest.mark.sampled(4)
 @NEEDS_GXX
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("name", NAMES)

@@ -43,6 +43,7 @@ def _directions(case: Case, args: list[Any], seed: int = 1) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.expected is not None])
@@ -61,6 +62,7 @@ def test_the_kernel_computes_what_numpy_does(name: str, dtype: str, backend: str
         np.testing.assert_array_equal(x, y)  # arguments are as they were
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_tangents_are_differences(name: str, backend: str) -> None:
@@ -78,6 +80,7 @@ def test_tangents_are_differences(name: str, backend: str) -> None:
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
@@ -102,6 +105,7 @@ def test_adjoints_are_transposed_tangents(name: str, dtype: str, backend: str) -
         np.testing.assert_allclose(a, b, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "openmp"])
 @pytest.mark.parametrize("name", NAMES)
 def test_second_derivatives_are_differences_of_first(name: str, backend: str) -> None:
@@ -129,11 +133,13 @@ def test_second_derivatives_are_differences_of_first(name: str, backend: str) ->
         np.testing.assert_allclose(d, (p - m) / (2 * h), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MORE)
 def test_adjoints_of_published_kernels(name: str) -> None:
     test_adjoints_are_transposed_tangents(name, "float64", "serial")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["lattice_boltzmann", "tree_dot", "warp_softmax", "affine_rows"])
 def test_members_of_a_batch_are_each_on_its_own(name: str, backend: str) -> None:

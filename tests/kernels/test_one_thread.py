@@ -84,6 +84,7 @@ def test_gradients_are_those_of_a_tape_of_reads(
             np.testing.assert_allclose(gradients[n], wanted[n], rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_gradients_against_tangents_and_differences(name: str) -> None:
     with adarray.use("serial"):
@@ -98,6 +99,7 @@ def test_gradients_against_tangents_and_differences(name: str) -> None:
         np.testing.assert_allclose(along, difference, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_second_derivatives(name: str) -> None:
     with adarray.use("serial"):

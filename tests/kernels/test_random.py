@@ -15,6 +15,7 @@ from adarray.kernels import RawKernel
 SEEDS = [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 60))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_kernel(seed: int) -> None:
     kernel = RawKernel(random_kernels.source(seed), "random_kernel")
@@ -43,6 +44,7 @@ def test_a_random_kernel(seed: int) -> None:
     np.testing.assert_allclose(tangent[smooth], differences[0][smooth], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS[:24])
 def test_random_exchanges_of_warps(seed: int) -> None:
     kernel = RawKernel(random_warps.source(seed), "random_warps")

@@ -20,7 +20,7 @@ SOURCES = {
     "__shfl_xor_sync takes another number": "    x[i] = __shfl_xor_sync(~0u, y[i]);\n",
     "__reduce_add_sync takes an int or": "    x[i] = __reduce_add_sync(~0u, y[i]);\n",
     "atomicCAS: this atomic function": "    atomicCAS(&n, 1, 2);\n",
-    "atomicExch: this atomic function": "    atomicMax(&x[0], y[i]);\n",
+    "atomicMax of floating-point numbers": "    atomicMax(&x[0], y[i]);\n",
     "printf is not supported": '    printf("%d", i);\n',
     "the function 'nobody' is not known": "    x[i] = nobody(y[i]);\n",
     "the name 'z' is not known": "    x[i] = z[i];\n",

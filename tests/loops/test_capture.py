@@ -125,6 +125,7 @@ TRANSFORMED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TRANSFORMED)
 @pytest.mark.parametrize("f", [summed, written])
 def test_transformed(by_hand, f, name):

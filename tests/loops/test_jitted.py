@@ -378,9 +378,59 @@ def test_whole_arrays_are_left_to_fusion(monkeypatch: pytest.MonkeyPatch) -> Non
             s = s + x[i]
         return s
 
+    def h(x):
+        for _ in range(100):
+            x[1:] = np.exp(-x[:-1])
+        return np.sum(x)
+
+    def products(x):
+        y = np.zeros(len(x))
+        for i in range(50):
+            y[i] = np.sum((x @ x) @ x[i])
+        return np.sum(y)
+
     large = np.ones(100_000)
     assert "whole arrays" in adarray.jit(f).explain(large).loops[0]
+    assert "whole arrays" in adarray.jit(h).explain(large).loops[0]
     assert not adarray.jit(g).explain(large).loops
+    square = np.ones((50, 50))
+    assert "multiplies matrices, of 2500 elements" in adarray.jit(products).explain(square).loops[0]
+
+
+@pytest.mark.parametrize("backend", ["serial", "openmp"])
+def test_parts_of_whole_arrays_are_written_in_a_loop(
+    monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.undo()
+
+    def f(x):
+        x = x.copy()
+        for _ in range(20):
+            x[1:-1] = 0.3 * (x[:-2] + x[1:-1] + x[2:])
+        return np.sum(x**2)
+
+    x = np.random.default_rng(0).normal(size=40_000)
+    threads = {"threads": 4} if backend == "openmp" else {}
+    with adarray.use(backend, **threads):
+        line = adarray.jit(f).explain(x).loops[0]
+    assert ("captured" in line) == (backend == "serial"), line
+
+
+def test_a_loop_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x, k):
+        y = x * 2
+        for i in range(300):
+            if k < 0:
+                y[i % 5] += 3.0
+        return np.sum(y * x)
+
+    x = np.arange(5.0)
+    jf = adarray.jit(adarray.value_and_grad(f))
+    for _ in range(3):
+        value, gradient = jf(x, 3)
+        assert value == 60.0
+        np.testing.assert_array_equal(gradient, 4 * x)
+    assert "captured" in jf.explain(x, 3).loops[0]
 
 
 def test_derivatives_that_kernels_lack() -> None:

@@ -421,18 +421,21 @@ def compare(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives(name: str) -> None:
     f, inputs = CASES[name]
     check_grads(f, inputs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_float32_derivatives(name: str) -> None:
     f, inputs = CASES[name]
     check_grads(f, tuple(x.astype(np.float32) for x in inputs), order=1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_gradient_on_a_backend(name: str, backend: str) -> None:
     """Kernels give the values and gradients that NumPy gives."""

@@ -255,6 +255,7 @@ if hasattr(np, "matvec"):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES, ids=[np.dtype(d).name for d in DTYPES])
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str, dtype: type) -> None:

@@ -305,6 +305,7 @@ def test_shapes_that_do_not_broadcast(name: str) -> None:
         adarray.grad(lambda x: np.sum(f(x, np.ones(5))))(X)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize("name", CASES)
 def test_on_a_backend(name: str, dtype: type, backend: str) -> None:

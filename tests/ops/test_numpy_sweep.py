@@ -53,6 +53,7 @@ def a_call(name: str) -> Call:
     return call
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_traced_argument(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,7 @@ KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - WRITERS))

@@ -207,6 +207,22 @@ def test_edges_move_with_what_they_are_made_of() -> None:
     np.testing.assert_allclose(jacobian, [[0, 1, 0], [0.5, 0.5, 0], [1, 0, 0]])
 
 
+def test_histograms_of_recorded_values() -> None:
+    def f(weights: Any, x: Any) -> Any:
+        sums = np.histogram(x, 5, weights=weights)[0]
+        return np.sum(sums / np.histogram(x, 5)[0] * np.arange(5.0))
+
+    rng = np.random.default_rng(0)
+    jf = adarray.jit(adarray.value_and_grad(f))
+    for _ in range(4):
+        weights, x = rng.random(40), rng.random(40)
+        value, gradient = jf(weights, x)
+        expected = adarray.value_and_grad(f)(weights, x)
+        assert value == pytest.approx(expected[0], rel=1e-14)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-14)
+    assert not any(e.eager for e in jf.entries)
+
+
 def test_values_on_edges_are_counted_where_numpy_counts_them() -> None:
     x = np.array([0.0, 1.0, 1.0, 2.0, 3.0, 3.0, -1.0, 4.0])
     weights = np.arange(8.0)

@@ -47,6 +47,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:
     name, args, kwargs = CASES[case]

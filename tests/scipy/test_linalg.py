@@ -169,6 +169,7 @@ def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None
     drop_in(getattr(ours, name), getattr(theirs, name), args, kwargs, argnums, single=single)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", [n for n in RECORDS if n.startswith("scipy.linalg.")])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
 def test_records(op: str, dtype: type) -> None:

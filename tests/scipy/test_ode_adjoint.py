@@ -28,6 +28,7 @@ def linear(a: Any, y0: Any, adjoint: str, t_eval: Any = None, method: str = "RK4
     return np.sum(r.y[:, -1] ** 2) + r.y[0, 0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("t_eval", TIMES)
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "LSODA"])
 def test_linear_systems(method: str, t_eval: Any) -> None:

@@ -33,6 +33,7 @@ def same(f: Any) -> Any:
     return f
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("wrap", [same, adarray.jit], ids=["eager", "jit"])
 @pytest.mark.parametrize(
     ("method", "second"),

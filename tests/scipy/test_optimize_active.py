@@ -62,6 +62,7 @@ def on_a_circle(a: Any, radius: Any, method: str, form: str) -> Any:
     return r.x
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:delta_grad == 0.0", "ignore:Singular Jacobian")
 @pytest.mark.parametrize("form", ["dict", "object", "equality"])
 @pytest.mark.parametrize("method", SOLVERS)

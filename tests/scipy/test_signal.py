@@ -131,6 +131,7 @@ _DOUBLE = {"czt", "freqz", "freqs", "lfilter_zi", "filtfilt", "sosfiltfilt", "de
            "spectrogram", "resample"}  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_values_and_derivatives(case: int, drop_in: Callable[..., None]) -> None:
     name, args, kwargs, argnums = CASES[case]

@@ -86,6 +86,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PAIRS)
 def test_distances_of_all_pairs(name):
     assert refused(PAIRS[name], (A, B)) == 0
@@ -138,6 +139,7 @@ DENSITIES = {
 X6 = np.array([0.7, 1.3, 0.4, 1.9, 1.1, 0.8])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DENSITIES)
 def test_kernel_densities(name):
     assert refused(DENSITIES[name], (X6, 0.6)) == 0

@@ -110,6 +110,7 @@ def close(got: Any, expected: Any, rtol: float = 1e-10) -> None:
     assert np.asarray(values).dtype == np.asarray(expected).dtype
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "method"), cases(VALUES))
 def test_values_and_derivatives(name: str, method: str) -> None:
     mine, other, shapes = getattr(stats, name), getattr(scipy.stats, name), SHAPES.get(name, ())
@@ -137,6 +138,7 @@ def test_quantiles(name: str, method: str) -> None:
     check_grads(getattr(mine, method), args, argnums=free(name))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "method"), cases(MOMENTS))
 def test_moments(name: str, method: str) -> None:
     mine, other, shapes = getattr(stats, name), getattr(scipy.stats, name), SHAPES.get(name, ())

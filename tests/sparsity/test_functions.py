@@ -56,6 +56,7 @@ def test_jacobians(mode: str, jit: bool) -> None:
         np.testing.assert_allclose(result.toarray(), adarray.jacobian(neighbours)(x))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("jit", [True, False])
 @pytest.mark.parametrize("recovery", ["direct", "substitution"])
 @pytest.mark.parametrize("f", [rosenbrock, wide])
@@ -75,6 +76,7 @@ def test_another_path_has_another_pattern(jit: bool) -> None:
     assert prepared.pattern.nnz == 9
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("jit", [True, False])
 def test_loops_that_end_by_values(jit: bool) -> None:
     def f(x: Any) -> Any:
@@ -89,6 +91,7 @@ def test_loops_that_end_by_values(jit: bool) -> None:
         np.testing.assert_allclose(prepared(x).toarray(), adarray.jacobian(f)(x))
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("jit", [True, False])
 def test_captured_values_may_change(jit: bool) -> None:
     matrix = np.eye(4)

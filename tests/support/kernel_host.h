@@ -21,6 +21,7 @@
 #define uint64_t uint64_t_of_kernel
 #define __device__
 #define __global__
+#define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __restrict__
 #define __shared__ static

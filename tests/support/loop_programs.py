@@ -139,14 +139,15 @@ class Program:
             value = after.get(r.parameter)
             if value is None:  # an array that is as it was
                 value = values[r.parameter]
-            if isinstance(r.form, WholeNumber):
+            form = r.form if r.which is None else dict(r.forms)[int(after[r.which][0])]
+            if isinstance(form, WholeNumber):
                 out[r.variable] = int(value[0])
-            elif isinstance(r.form, Scalar):
-                weak = r.form.weak
-                out[r.variable] = value[0].item() if weak else value[0]
+            elif isinstance(form, Scalar):
+                number = value.astype(form.dtype)[0]
+                out[r.variable] = number.item() if form.weak else number
             else:
-                assert isinstance(r.form, ArrayForm)
-                out[r.variable] = value.reshape(r.form.shape)
+                assert isinstance(form, ArrayForm)
+                out[r.variable] = value.reshape(form.shape)
         return out
 
     def raises(self) -> bool:

@@ -2,7 +2,9 @@
 
 Variables: ``x``, ``y`` (vectors of `n`), ``A`` (a matrix of `n` rows and `m` columns), ``B`` and
 ``z``, which the function makes; ``s``, ``t`` numbers, ``k`` a whole number, ``n``, ``m``
-arguments of the enclosing function. Some programs raise errors, in Python as well.
+arguments of the enclosing function. ``q`` is a Python float until something is added to it, ``out``
+a list, ``Z`` a complex vector and ``c`` a complex number, ``K`` a vector of integers. Some programs
+raise errors, in Python as well.
 
 For ``tests/loops``.
 """
@@ -23,12 +25,18 @@ def make(n, m):
         z = np.zeros(n)
         B = A * 1.0
         out = []
+        q = 0.0
+        Z, c = x + 0.5j * y, 0.5j
+        K = np.zeros(n, np.int64)
 """
 _TAIL = """
         total = s + 0.5 * t + np.sum(z * y) + np.sum(B * B) + 0.1 * k
         for part in out:
             total = total + 0.1 * part
-        return total
+        if out:
+            total = total + 0.1 * np.sum(np.array(out))
+        total = total + np.sum((Z * Z.conj()).real) + 0.1 * (c.real - c.imag) + 0.1 * np.sum(K)
+        return total + q * (0.5 if type(q) is float else 0.25)
     return f
 """
 
@@ -97,7 +105,13 @@ class LoopProgram:
         if outer:
             bounds += [outer[-1], f"{outer[-1]} + 1", f"{outer[-1]}, n", f"{outer[-1]} + 1, n"] * 2
         head = f"for {i} in range({self._random.choice(bounds)}):"
-        return [f"{pad}{head}", *self._body([*outer, i], pad + "    ", depth)]
+        lines = [f"{pad}{head}", *self._body([*outer, i], pad + "    ", depth)]
+        if self._random.random() < 0.15:
+            if self._random.random() < 0.6:
+                lines.append(f"{pad}    if {self._condition([*outer, i])}:")
+                lines.append(f"{pad}        {self._pick('break', 'break', 'return s + t')}")
+            lines += [f"{pad}else:", f"{pad}    {self._statement(outer)}"]
+        return lines
 
     def _body(self, indices: list[str], pad: str, depth: int) -> list[str]:
         lines: list[str] = []
@@ -114,11 +128,37 @@ class LoopProgram:
             elif kind < 0.47:
                 lines.append(f"{pad}if {self._condition(indices)}:")
                 lines.append(f"{pad}    {self._pick('break', 'continue')}")
+            elif kind < 0.58:
+                lines += self._compound(indices, pad)
             else:
                 lines.append(f"{pad}{self._statement(indices)}")
         return lines
 
     # -- statements --------------------------------------------------------------------------------
+
+    def _compound(self, indices: list[str], pad: str) -> list[str]:
+        """Return statements of several lines."""
+        value, i = self._number(indices), self._index(indices)
+        one, two = self._statement(indices), self._statement(indices)
+        texts = [
+            f"try:\n    {one}\nexcept ZeroDivisionError:\n    s = 0.5\nelse:\n    {two}",
+            f"try:\n    s = s + 0.1 / {i}\nexcept (ZeroDivisionError, IndexError):\n    t = 0.25",
+            f"with np.errstate(all='ignore'):\n    {one}",
+            f"if {self._condition(indices)}:\n    q += {self._pick(value, '0.5', 's')}",
+            f"if {self._condition(indices)}:\n    q = q * 0.5 - {self._pick(value, '1')}",
+            f"if {self._condition(indices)}:\n    out.append({value})",
+            f"if {self._condition(indices)}:\n    return {self._pick('s', 't + s', value, '0.5')}",
+            f"if {value} > 1e3:\n    raise ValueError('large')",
+            f"g = lambda v, w=0.5: v * w + {self._pick('s', 't', 'k')}\ns = 0.5 * g({value}, 0.25)",
+            f"def h(v):\n    if v > 0.0:\n        return v * 0.5\n    return s * v\nt = h({value})",
+            f"row = []\nfor e in range({self._pick('2', 'n', 'm')}):\n    row.append({value} * e)\n"
+            f"s = 0.5 * s + 0.1 * {self._pick('sum(row)', 'np.sum(np.array(row))', 'len(row)')}",
+            f"late = {value}\ns = s * 0.5 + late\ndel late",
+            f"s = 0.25 * s + 0.25 * (w := {value}) * w",
+            f"a, b = divmod({self._pick('k + 5', *indices)}, 3)\nt = t + 0.1 * a - 0.1 * b",
+            "if len(out) > 2:\n    s = 0.5 * s + 0.1 * out[-1] * out[0]",
+        ]  # fmt: skip
+        return [pad + line for line in self._random.choice(texts).split("\n")]
 
     def _index(self, indices: list[str]) -> str:
         if not indices:
@@ -194,9 +234,25 @@ class LoopProgram:
             )  # fmt: skip
         if kind < 0.86:
             return f"out.append({value})"
-        if kind < 0.9:
-            return self._pick("k += 1", "k = k + 2", "k = 1")
-        if kind < 0.93:
+        if kind < 0.88:
+            return self._pick("k += 1", "k = k + 2", "k = 1", f"k += round({value}) % 3")
+        if kind < 0.91:
+            return self._pick(
+                f"Z[{i}] = 0.5 * Z[{i}] * c + {value}", f"c = 0.5 * c + Z[{i}]",
+                f"Z[{i}] += 0.5 * c",
+                f"c = c / (2.0 + Z[{i}] * Z[{i}].conj())", f"Z[{i}] *= {value}", "Z = Z * 0.5j",
+                f"s = 0.5 * s + abs(Z[{i}])", f"c = c.conjugate() * 0.5 - 0.5j * {value}",
+                f"Z[{i}] = np.exp(1j * {value}) - Z[{i}].imag", "s = s * 0.5 + c.real",
+            )  # fmt: skip
+        if kind < 0.925:
+            return self._pick(f"K[{i}] += 2", f"K[{i}] = k", f"t = t * 0.5 + K[{i}]", "K[1:] -= 1")
+        if kind < 0.935:
+            j = self._pick("n", *indices)
+            return self._pick(
+                f"s = 0.5 * s + 0.1 * sum(x[e] * y[e] for e in range({j}))",
+                f"z[{i}] = np.sum(np.array([x[e] * e for e in range({j})]))",
+            )  # fmt: skip
+        if kind < 0.95:
             return self._pick(
                 f"t = s / {i}", f"z[{i} + 3] = s", "t = late * 2.0; late = 1.0",
                 f"late = {value}", "t = int(s) * 1.0", f"t = float({value})",

@@ -92,6 +92,7 @@ def test_one_of_them_is_enough(how: dict[str, Any]) -> None:
         assert type(f(X, Y)) is np.ndarray
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("how", WAYS)
 def test_second_derivatives_differentiate_them(how: dict[str, Any]) -> None:

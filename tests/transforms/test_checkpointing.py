@@ -120,6 +120,7 @@ def test_captured_at_two_levels() -> None:
     close(slope, np.sum(expected * V))
 
 
+@pytest.mark.slow_on("openmp")
 def test_compiled_with_captured_values() -> None:
     for f in (adarray.grad(kept), lambda w: adarray.hvp(kept)(w, V)):
         jitted = adarray.jit(f)
@@ -146,6 +147,7 @@ def test_other_captured_values_in_the_second_run_are_refused() -> None:
         adarray.grad(loss)(W)
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.usefixtures("_host_memory")
 def test_forward_over_reverse_saves_memory() -> None:
     n, size = 256, 2_000

@@ -43,6 +43,7 @@ def by_score(p: Any, baseline: Any = 0.0) -> Any:
     return np.sum(weights * adarray.score_function(cost(p), log_prob(p), baseline))
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("baseline", [0.0, 0.7, np.full(8, -1.5)])
 def test_the_expectation_of_the_estimate(baseline: Any) -> None:
     """It is exact to every order: weights times estimates over all outcomes."""

@@ -135,6 +135,7 @@ def test_errors_of_the_function_are_its_own(of: Any) -> None:
         of(f)(X)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("of", TRANSFORMS)
 @pytest.mark.parametrize("f", FUNCTIONS)

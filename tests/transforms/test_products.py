@@ -131,6 +131,7 @@ def test_third_derivatives() -> None:
     np.testing.assert_allclose(matrix, np.einsum("ijk,j->ik", third, V), rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.slow_on("openmp")
 def test_compiled() -> None:
     for result, args in (
         (adarray.hvp(rosenbrock), (X, V)),

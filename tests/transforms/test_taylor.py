@@ -63,6 +63,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     check(PROGRAMS[name], (X,), (SERIES,))
@@ -102,6 +103,7 @@ def test_known_series() -> None:
     np.testing.assert_allclose(coefficients(lambda x: (1.0 + x) ** 0.5, 0.0), binomial)
 
 
+@pytest.mark.slow_on("openmp")
 def test_speelpenning() -> None:
     """The product of all variables along (1, ..., 1) is a polynomial with these roots."""
 

@@ -179,6 +179,7 @@ def test_dataclasses() -> None:
     np.testing.assert_allclose(h.w, 12 * W**2 * g.w)
 
 
+@pytest.mark.slow_on("openmp")
 def test_compiled() -> None:
     p = {k: v for k, v in params().items() if k not in ("object", "call")}
 

@@ -432,6 +432,7 @@ def test_of_jitted_functions() -> None:
     np.testing.assert_allclose(values, 2.0 * want, rtol=1e-12)
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize(
     "of",
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -12,17 +14,22 @@ from trust import BACKENDS, seeds
 
 import adarray
 from adarray.errors import TraceError
+from adarray.jitting import JitWarning
+from adarray.testing._ops import use_all_sizes
 
+X = np.linspace(0.5, 1.5, 6)
 W = np.array([1.0, 2.0, 3.0])
 V = W[::-1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", seeds(80))
 def test_random_programs(seed: int) -> None:
     backend = BACKENDS[seed % len(BACKENDS)]
     compare(seed, backend, views=backend != "cuda")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["grad", "vjp", "jvp", "one", "nested", "jit"])
 def test_derivatives_of_random_programs(mode: str) -> None:
     refused = Counter(differentiated(seed, mode) for seed in seeds(40))
@@ -200,3 +207,33 @@ def _reads_by_helper(x: Any) -> Any:
 def test_comparisons_of_other_objects(f: Any) -> None:
     W[:] = 1.0, 2.0, 3.0
     assert np.all(np.isfinite(adarray.grad(f)(W)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count", [1, 150])
+def test_captured_arrays_become_one(backend: str, count: int) -> None:
+    """What was compiled for two arrays was run for one that both names led to."""
+
+    def programs() -> tuple[Any, Any]:
+        held = types.SimpleNamespace(a=np.zeros(6), b=np.ones(6), others=[np.zeros(6)] * 4)
+
+        def f(x: Any) -> Any:
+            s: Any = 0.0
+            for i in range(count):
+                held.a[i % 6] = held.a[i % 6] * 0.5 + 0.1 * i + 0.1
+                s = s + held.b[i % 6] * x[i % 6]
+            return s * x * (2.0 if held.a is held.b else 3.0) + held.others[0] + held.others[3]
+
+        return f, held
+
+    (f, held), (plain, own) = programs(), programs()
+    jitted = adarray.jit(f)
+    with use_all_sizes(backend), warnings.catch_warnings():
+        warnings.simplefilter("ignore", JitWarning)
+        for same in (False, True, False, True):
+            for h in (held, own):
+                h.b = h.a if same else np.full(6, 2.0)
+                h.others = [h.a if same else np.zeros(6) for _ in range(4)]
+            for _ in range(3):
+                np.testing.assert_allclose(jitted(X), plain(X), rtol=1e-12)
+                np.testing.assert_allclose(held.a, own.a, rtol=1e-12)

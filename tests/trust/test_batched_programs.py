@@ -30,6 +30,7 @@ def test_values(seed: int) -> None:
     assert_same(adarray.vmap(f, in_axes=axes)(*args), looped(f, args, axes), *CLOSE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_gradients(seed: int) -> None:
     _, loss, n = program(seed, __name__)
@@ -46,6 +47,7 @@ def test_gradients(seed: int) -> None:
     assert_same(adarray.grad(total, argnums=(0, 1))(*args), want, *CLOSE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(200, 215))
 def test_second_derivatives(seed: int) -> None:
     _, loss, n = program(seed, __name__)
@@ -55,6 +57,7 @@ def test_second_derivatives(seed: int) -> None:
     assert_same(adarray.vmap(hessian, in_axes=axes)(*args), looped(hessian, args, axes), 1e-7, 1e-8)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::adarray.JitWarning")
 @pytest.mark.parametrize("backend", ["numpy", "serial"])
 @pytest.mark.parametrize("seed", [*range(300, 306), *(

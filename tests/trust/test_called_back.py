@@ -170,6 +170,7 @@ REFUSED = frozenset({
 })  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_are_right_or_refused(name: str, backend: str) -> None:

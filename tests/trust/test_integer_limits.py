@@ -389,6 +389,7 @@ def test_eager() -> None:
         _eager(seed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(4))
 def test_jit(part: int) -> None:
     for seed in seeds(600):

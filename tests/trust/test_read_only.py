@@ -50,6 +50,7 @@ BODIES = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("body", BODIES)
 def test_writes_that_numpy_refuses(body: str) -> None:

@@ -44,6 +44,7 @@ def f(x, t):
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_which_truth_value_it_is(way: str) -> None:
     at = WAYS.index(way)

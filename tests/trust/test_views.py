@@ -260,6 +260,7 @@ def test_views_that_leave_an_array_as_it_is(view_of: Any, view: Any) -> None:
             np.testing.assert_allclose(jitted(x), expected, rtol=1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(6, 2), (2, 6), (3, 3), (5, 3)])
 def test_resizing_keeps_elements_where_they_are_in_memory(shape: tuple[int, int]) -> None:
     def f(x: Any) -> Any:

@@ -21,6 +21,7 @@ REFUSALS = (adarray.ADArrayError, TypeError, ValueError, AttributeError, BufferE
 X = np.linspace(0.3, 1.2, 6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda w: w.__name__)
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("shape", [(6,), (2, 3)])

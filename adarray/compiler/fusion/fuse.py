@@ -106,7 +106,7 @@ class Fusion:
         self.uses.stored_views.clear()
         if is_source(value) or isinstance(value.primitive, View) or self.uses.is_inline(value):
             return
-        if is_step(value, self.uses, self.most):
+        if is_step(value, self.uses, self.most, self.along):
             self._step(value)
         else:
             self._fuse(value)
@@ -242,7 +242,7 @@ class Fusion:
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
-            attempt = AxisAssignment(group, value, self.uses)
+            attempt = AxisAssignment(group, value, self.uses, self.along)
             if attempt.run() and self._runs_along(attempt, uses):
                 self._commit(attempt, before)
                 return
@@ -306,8 +306,12 @@ def computable(value: Value) -> bool:
     return all(map(numeric, [v.dtype for v in (value, *value.args)]))
 
 
-def is_step(value: Value, uses: Uses, small: int) -> bool:
-    """Whether a value has a step of its own; `small` ones of these have none."""
+def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
+    """Whether a value has a step of its own; `small` ones of these have none.
+
+    A small piece of a large array is written into that where it lies. Where it is of equal
+    numbers, threads of a GPU (`along`) choose it element by element: a pass over memory less.
+    """
     match value.primitive:
         case Map() | Reduce() | GatherND():
             return False
@@ -322,6 +326,8 @@ def is_step(value: Value, uses: Uses, small: int) -> bool:
             if any(s != 1 for s in p.steps):
                 return True
             inline = uses.is_inline(uses.access(base).root)
+            if inline and along:
+                return False
             return value.size > small and piece.size * (32 if inline else 4) <= value.size
         case Concatenate():
             return len(value.args) > PIECES

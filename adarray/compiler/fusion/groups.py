@@ -113,9 +113,14 @@ class Group:
 
 
 class AxisAssignment:
-    """An attempt to give the axes of a value classes of a group."""
+    """An attempt to give the axes of a value classes of a group.
 
-    def __init__(self, group: Group, value: Value, uses: Uses) -> None:
+    With `apart`, threads share what a row of several axes consists of: so none may read what
+    another one of them has computed, but for folds.
+    """
+
+    def __init__(self, group: Group, value: Value, uses: Uses, apart: bool = False) -> None:
+        self.apart = apart and sum(n != 1 for n in domain(value)) > 2
         self.group = group
         self.value = value
         self.shape = domain(value)
@@ -210,6 +215,8 @@ class AxisAssignment:
             if axis < 0:
                 if c == g.outer:
                     return self.refuse("its rows are read by other rows")
+                if self.apart and not small:
+                    return self.refuse("its elements are read by threads that compute others")
                 continue
             have = self.classes[axis]
             if have == c:

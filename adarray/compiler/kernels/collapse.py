@@ -18,9 +18,60 @@ COLLAPSIBLE: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant
 
 
 def collapse(
+    order: list[KernelNode],
+    stored: dict[KernelNode, ValueMemory],
+    outer: int,
+    extents: list[int],
+    through: bool = False,
+) -> int:
+    """Merge classes in `order`, in place, as long as some can be; return the outer class.
+
+    With `through`, values that are computed again where they are read do not stand in the way.
+    """
+    placed = _placed(order) if through else []
+    outer = _collapse(order, stored, outer, extents)
+    for n in placed:
+        n.classes = None
+    return outer
+
+
+def _placed(order: list[KernelNode]) -> list[KernelNode]:
+    """Give nodes without classes those of their readers, if all read them at their own indices."""
+    wanted: dict[KernelNode, set[tuple[int, ...] | None]] = {}
+    placed = []
+    for n in reversed(order):
+        found = wanted.get(n, set())
+        if n.classes is None and len(found) == 1 and type(n.operation) in COLLAPSIBLE:
+            (n.classes,) = found
+            if n.classes is not None:
+                placed.append(n)
+        for r in n.args:
+            if r.node is not None and r.node.classes is None:
+                wanted.setdefault(r.node, set()).add(_classes_of(r, n))
+    return placed
+
+
+def _classes_of(r: Ref, reader: KernelNode) -> tuple[int, ...] | None:
+    """Return the classes of the axes of what is read, as in its reader; None at other places."""
+    if r.node is None or r.maps is None or reader.classes is None:
+        return None
+    classes = []
+    for m, n in zip(r.maps, r.node.shape, strict=True):
+        if n == 1:
+            classes.append(-1)
+            continue
+        axis = m.terms[0][0] if len(m.terms) == 1 else len(reader.shape)
+        if axis >= len(reader.shape) or m != AffineIndex(0, ((axis, 1),)):
+            return None
+        if reader.shape[axis] != n:
+            return None
+        classes.append(reader.classes[axis])
+    return tuple(classes)
+
+
+def _collapse(
     order: list[KernelNode], stored: dict[KernelNode, ValueMemory], outer: int, extents: list[int]
 ) -> int:
-    """Merge classes in `order`, in place, as long as some can be; return the outer class."""
     if any(n.classes is not None and type(n.operation) not in COLLAPSIBLE for n in order):
         return outer
     own = [n for n in order if n.classes is not None]

@@ -43,6 +43,10 @@ from adarray.compiler.kernels.values import Index, Stored, Values
 
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
+# Rows from which on blocks of a GPU are so large: below, there are more of them, and smaller ones.
+# And rows from which on they are its vector loop because they lie side by side in memory.
+SHARED_OUT = ((1 << 21, BLOCK), (1 << 19, 1024), (0, 256))
+SIDE_BY_SIDE = 1 << 19
 # Bytes of local arrays that a block of rows may take.
 LOCAL_BYTES = 96 * 1024
 
@@ -75,6 +79,8 @@ def in_blocks(
         return True
     if max(extents[c] for c in inner) < target.short:
         return True
+    if target.along and extents[outer] < SIDE_BY_SIDE:
+        return False  # few blocks: few threads
     across = 0
     for node in order:
         for ref in node.args:
@@ -197,15 +203,24 @@ class Lowering(Folds):
     # -- the outer loop -------------------------------------------------------------------
 
     def _flat(self) -> bool:
-        """Whether the kernel is one loop over rows, which needs no blocks."""
+        """Whether the kernel is one loop over rows, which needs no blocks.
+
+        Where its parts begin and end at different rows, it is a loop for each part. Those read
+        the same rows, so a processor takes them block by block; all threads of a GPU share each.
+        """
         works = self._works()
         return (
             len(works) == 1
             and list(works[0]) == [frozenset({self.outer})]
             and not any(w.what == "keep" for ws in works[0].values() for w in ws)
-            and not any(isinstance(n.operation, (UpdateSlice, Concatenate)) for n in self.order)
-            and all(self._end(n, self.outer) == self.rows for n in self.order)
+            and (self.spread or self._even())
         )
+
+    def _even(self) -> bool:
+        """Whether all that the kernel computes has the same rows, alike from first to last."""
+        return not any(
+            isinstance(n.operation, (UpdateSlice, Concatenate)) for n in self.order
+        ) and all(self._end(n, self.outer) == self.rows for n in self.order)
 
     def _outer_loop(self) -> None:
         scope = self.scope
@@ -252,9 +267,10 @@ class Lowering(Folds):
                     if c != self.outer:
                         size *= self.extents[c]
                 width += size
-        if not width:
-            return BLOCK
-        return max(LEAST, min(MOST, LOCAL_BYTES // width // LEAST * LEAST))
+        most = BLOCK if not width else max(LEAST, min(MOST, LOCAL_BYTES // width // LEAST * LEAST))
+        if self.spread:
+            most = min(most, next(size for rows, size in SHARED_OUT if self.rows >= rows))
+        return most
 
     def _works(self) -> dict[int, dict[frozenset[int], list[NestWork]]]:
         """Return what is to be done, by time and nest."""

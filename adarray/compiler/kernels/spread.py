@@ -6,9 +6,12 @@ from adarray.compiler.ir.loopir import (
     Apply,
     Const,
     Expr,
+    Fail,
     Fold,
     For,
+    If,
     Let,
+    Local,
     Stmt,
     Store,
     Var,
@@ -54,10 +57,19 @@ def _flattens(loop: For, inner: For, names: set[str]) -> bool:
         return False
     return all(
         isinstance(s, Let | Store)
+        or (isinstance(s, Local) and s.size is None)  # each iteration has its own
+        or _refuses(s)
         or (isinstance(s, For) and s.kind in ("serial", "vector"))
         or (isinstance(s, Fold) and s.index is None)
         for s in statements(inner.body)
     )
+
+
+def _refuses(s: Stmt) -> bool:
+    """Whether a statement leaves the kernel where the data is wrong, and does nothing else."""
+    if isinstance(s, If):
+        return not s.orelse and all(isinstance(x, Fail) for x in s.body)
+    return isinstance(s, Fail)
 
 
 def _is_size(e: Expr, names: set[str]) -> bool:

@@ -81,9 +81,10 @@ class Stages:
         """Whether a node reads another at its own indices."""
         assert ref.node is not None
         assert ref.maps is not None
-        maps, shape = ref.maps, ref.node.value.shape
+        # Of axes as they are now: some may have become one.
+        shape = [ref.node.shape[a] for a in ref.node.unfolded]
         return all(
-            n == 1 or aligned(m, n, node.shape) >= 0 for m, n in zip(maps, shape, strict=True)
+            n == 1 or aligned(m, n, node.shape) >= 0 for m, n in zip(ref.maps, shape, strict=True)
         )
 
     def _keep(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import SAME, KernelNode, Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine, neutral
+from adarray.compiler.kernels.spread import spread as flattened
 from adarray.compiler.kernels.values import Values
 
 
@@ -147,6 +149,14 @@ class Serial:
                     self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
                     self.values.bad = ""
 
+    def flatten(self) -> None:
+        """Make a parallel loop and those that are all it consists of one."""
+        level = self.scope.levels[0]
+        level.statements = [
+            flattened(x) if isinstance(x, For) and x.kind == "parallel" else x
+            for x in level.statements
+        ]
+
     def lowered(self, access: str) -> Lowered:
         """Return the kernel."""
         v = self.values
@@ -187,12 +197,18 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
     if not wide:
         s.loops([shape[a] for a in lead], kinds[: len(lead)],
                 lambda i: _line(s, p, value, term, dict(enumerate(i))))  # fmt: skip
+        if target.along:
+            s.flatten()
         return s.lowered("out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
-    if target.along and len(wide_axes) == 1 and shape[wide_axes[0]] >= ACROSS:
+    if target.along and math.prod(shape[a] for a in wide_axes) >= ACROSS:
         # A line for each thread; neighbours take what lies side by side.
-        s.loops([shape[wide_axes[0]]], ["parallel"],
-                lambda i: _line(s, p, value, term, {wide_axes[0]: i[0]}))  # fmt: skip
+        def line(index: tuple[Affine, ...]) -> None:
+            _line(s, p, value, term, dict(zip(wide_axes, index, strict=True)))
+
+        kinds = ["parallel", *["serial"] * (len(wide_axes) - 1)]
+        s.loops([shape[a] for a in wide_axes], kinds, line)
+        s.flatten()
         return s.lowered("out")
 
     def first(index: tuple[Affine, ...]) -> None:

@@ -51,6 +51,7 @@ from adarray.compiler.planning.storage import Storage
 from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.factors import factors
+from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.rings import Pipeline, find_chains
 from adarray.compiler.stencil.strips import Strips
@@ -102,6 +103,7 @@ def plan(
 TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
+    ("short_axes", short_axes),
     ("tabled", lambda program, target: tabled(program, target.small)),
     ("accumulated", lambda program, target: accumulated(program, target.adds)),
     ("biased", lambda program, target: biased(program, target.adds)),
@@ -411,7 +413,7 @@ class Planner:
 
     def _lower(self, group: Group) -> Lowered:
         order, stored, outer, extents = self._part(group)
-        outer = collapse(order, stored, outer, extents)
+        outer = collapse(order, stored, outer, extents, self.target.along)
         return self.writer.shared_kernels.lower(order, stored, outer, extents)
 
     def _fused(self, group: Group) -> None:

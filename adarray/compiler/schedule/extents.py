@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from adarray.compiler.ir.affine import terms
 from adarray.compiler.ir.loopir import Apply, Const, Expr, For, Let, Stmt, Var, statements
 from adarray.compiler.schedule.gpu.loops import is_shared
 
@@ -76,3 +77,45 @@ def counts_of(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int | No
     """Return the lengths of the vector loops in statements, None for unknown ones."""
     loops = (s for s in statements(body) if isinstance(s, For) and is_shared(s))
     return [count_of(s, known) for s in loops]
+
+
+def most_of(body: tuple[Stmt, ...], known: Mapping[str, int]) -> list[int | None]:
+    """Return the most iterations of the vector loops in statements, None for unknown ones.
+
+    A loop over the rows that a block of them shares with a part of all rows, as in
+    ``maximum(low, 1) .. minimum(low + 4096, n - 1)``, has no more than the block has.
+    """
+    lets = {s.name: s.value for s in statements(body) if isinstance(s, Let)}
+    loops = (s for s in statements(body) if isinstance(s, For) and is_shared(s))
+    return [_most(s, known, lets) for s in loops]
+
+
+def _most(loop: For, known: Mapping[str, int], lets: Mapping[str, Expr]) -> int | None:
+    """Return the most iterations of a loop; None if they cannot be told."""
+    count = count_of(loop, known)
+    if count is not None:
+        return count
+    lengths = []
+    for end in _bounds(loop.stop, "minimum", lets):
+        for first in _bounds(loop.start, "maximum", lets):
+            (a, ends), (b, firsts) = terms(end, lets), terms(first, lets)
+            rest = {e: ends.get(e, 0) - firsts.get(e, 0) for e in ends.keys() | firsts.keys()}
+            values = [(n, evaluate(e, known)) for e, n in rest.items() if n]
+            told = [n * value for n, value in values if value is not None]
+            if len(told) == len(values):
+                lengths.append(a - b + sum(told))
+    return max(0, min(lengths)) if lengths else None
+
+
+def _bounds(bound: Expr, name: str, lets: Mapping[str, Expr]) -> list[Expr]:
+    """Return what a loop begins or ends with: that, or what it is the least or the most of."""
+    found, left = [], [bound]
+    while left:
+        e = left.pop()
+        while isinstance(e, Var) and e.name in lets:
+            e = lets[e.name]
+        if isinstance(e, Apply) and e.name == name:
+            left += e.args
+        else:
+            found.append(e)
+    return found

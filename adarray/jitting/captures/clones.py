@@ -483,8 +483,10 @@ def _fill(sequence: Any, items: Iterable[Any]) -> None:
 
 def _sort(mapping: dict[Any, Any], keys: Iterable[Any]) -> None:
     """Put those of the keys of a mapping that are among `keys` into their order, others first."""
-    items = {k: dict.pop(mapping, k) for k in keys if k in mapping}
-    dict.update(mapping, items)
+    base = collections.OrderedDict if isinstance(mapping, collections.OrderedDict) else dict
+    for key in [k for k in keys if k in mapping]:
+        value = base.pop(mapping, key)
+        base.__setitem__(mapping, key, value)
 
 
 def _shown(name: str) -> str:

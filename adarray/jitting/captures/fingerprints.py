@@ -8,8 +8,12 @@ pickle. What has none of these is opaque, and keeps a function eager.
 
 from __future__ import annotations
 
+import array
+import collections
 import contextlib
 import functools
+import itertools
+import operator
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -254,26 +258,48 @@ class FingerprintReader:
             yield self.of(part)
 
 
+# Containers that are put back by their own methods; an OrderedDict keeps its order in C.
+_CONTAINERS: tuple[Any, ...] = (collections.OrderedDict, dict, list, set, collections.deque)
+
+
 def _restorers(x: Any) -> Iterator[Callable[[], None]]:
     """Yield functions that put back what an object holds itself."""
     if isinstance(x, np.ndarray) and not x.dtype.hasobject:
         yield functools.partial(Content(x.view(np.ndarray)).restore, x.view(np.ndarray))
-    elif isinstance(x, list):
-        yield functools.partial(x.__setitem__, slice(None), list(x))
-    elif isinstance(x, (dict, set)):
-        yield functools.partial(_refill, x, x.copy())
+    elif isinstance(x, (bytearray, array.array)):
+        yield functools.partial(Content(x).restore, x)
+    elif isinstance(x, np.random.BitGenerator):
+        yield functools.partial(setattr, x, "state", x.state)
+    elif isinstance(x, np.random.SeedSequence):  # how often it has spawned is in its pickle alone
+        yield functools.partial(x.__setstate__, x.__reduce__()[2])  # type: ignore[attr-defined]
+    elif isinstance(x, _CONTAINERS):
+        # Methods of a subclass may do something else: a sparse matrix, a dict, iterates over rows.
+        base = next(b for b in type(x).__mro__ if b in _CONTAINERS)
+        yield functools.partial(_refill, base, x, _items(base, x))
     space = getattr(x, "__dict__", None)
     if type(space) is dict and not isinstance(x, (type, types.ModuleType, types.FunctionType)):
-        yield functools.partial(_refill, space, dict(space))
+        yield functools.partial(_refill, dict, space, _items(dict, space))
     for member in slots_in(type(x)):
         with contextlib.suppress(AttributeError):
             yield functools.partial(member.__set__, x, member.__get__(x))
 
 
-def _refill(x: Any, items: Any) -> None:
-    if len(x) != len(items) or list(x) != list(items) or isinstance(x, dict):
-        x.clear()
-        x.update(items)
+def _items(base: Any, x: Any) -> list[tuple[Any, ...]]:
+    """Return what a container holds: keys with values, or elements alone."""
+    return list(base.items(x)) if issubclass(base, dict) else [(y,) for y in base.__iter__(x)]
+
+
+def _refill(base: Any, x: Any, items: list[tuple[Any, ...]]) -> None:
+    """Give a container what it held, unless it holds the same objects."""
+    now = _items(base, x)
+    if len(now) == len(items) and all(
+        map(operator.is_, itertools.chain(*now), itertools.chain(*items))
+    ):
+        return
+    add = base.__setitem__ if issubclass(base, dict) else base.add if base is set else base.append
+    base.clear(x)
+    for item in items:
+        add(x, *item)
 
 
 # Parts of Python code, and objects that have no state that code reads.

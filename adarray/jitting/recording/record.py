@@ -169,8 +169,9 @@ def record(
         if values:
             result = (result, values)
         results, rebuild_result = flatten(_named(result))
+        recorder.check_expected()
         inputs = {id(h): i for i, h in handles}
-        whole = recorder._library is not None or any(is_device(x) for x in leaves)
+        whole = recorder.library is not None or any(is_device(x) for x in leaves)
         links = links_of(results, inputs, whole, recorder.capture)
         concretes = [_output(x, recorder) for x in results]
         concrete_links = concrete_links_of(results, links)
@@ -182,13 +183,13 @@ def record(
                     raise UntraceableError("jit: an argument gets another shape or dtype in place")
                 recording.writes.append((i, v.symbol))
                 written.append(v.value)
-        recorder.refuse_written()
+        recorder.arrays.refuse_written()
     finally:
         RECORDED.reset(noted)
         RECORDINGS[:] = [r for r in RECORDINGS if r is not refused]
         MET.pop(id(refused), None)
         MODE.reset(token)
-        recorder.forget()
+        recorder.arrays.forget()
     if isinstance(recorder.error, NotHeldError):  # which the function has caught
         raise recorder.error
     if recorder.error is not None:

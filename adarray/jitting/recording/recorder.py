@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import sys
 import types
 from collections.abc import Callable
 from math import inf
@@ -19,13 +18,10 @@ import numpy as np
 
 from adarray.base.aval import BATCHED
 from adarray.base.engines import BaseEngine
-from adarray.base.errors import NotDifferentiableError
-from adarray.base.levels import forget
 from adarray.base.memory import duplicate
-from adarray.base.op import DYNAMIC, FUNCTIONS, METADATA, OPS, WRITERS, Op, Opaque
+from adarray.base.op import FUNCTIONS, METADATA, OPS, WRITERS, Op, Opaque
 from adarray.base.recording import PYTHON, Call, Guard, Recording, Symbol, as_number
 from adarray.base.runtime import Mode
-from adarray.base.scope import package_of
 from adarray.base.telling import SILENT, tell
 from adarray.core.dispatch import compute, replay, stands_for_many
 from adarray.core.inplace import WRITE
@@ -33,8 +29,19 @@ from adarray.core.protocol import traced
 from adarray.core.trace import Extras, Handle
 from adarray.device import host, is_device
 from adarray.jitting.captures.cached import CachedCall, NotHeldError
+from adarray.jitting.recording.arguments import (
+    array_beside,
+    bind,
+    checked,
+    is_dynamic,
+    name_of,
+    own_index,
+    settled,
+    with_initial,
+)
 from adarray.jitting.recording.buffers import Buffers, Overwritten
-from adarray.jitting.shared.constants import Captured, first_of
+from adarray.jitting.recording.places import progress_line, user_place
+from adarray.jitting.recording.plain_arrays import PlainArrays
 from adarray.jitting.shared.generators import Draws, TracedGenerator, seeded
 from adarray.jitting.shared.python_ints import ITEM, Bounds, fitting, is_number, is_traced_int
 from adarray.jitting.shared.symbolic import (
@@ -46,10 +53,7 @@ from adarray.jitting.shared.symbolic import (
     symbolic,
 )
 
-# Packages whose functions give the same for the same arguments.
-_KNOWN = frozenset({"numpy", "scipy"})
 _AS_IT_IS = contextlib.nullcontext()
-_LARGE = 1 << 16  # bytes from which an array that holds one number is worth finding
 _LONG = frozenset({np.dtype(np.int64), np.dtype(np.uint64)})
 
 
@@ -64,6 +68,10 @@ class Recorder(BaseEngine):
     Attributes
     ----------
     recording : Recording
+    library : Library or None
+        Of the device that computes.
+    arrays : PlainArrays
+        What the run reads, and is not traced.
     """
 
     def __init__(self, mode: Mode | None, draws: Draws | None = None) -> None:
@@ -73,10 +81,8 @@ class Recorder(BaseEngine):
         engine = mode.engine if mode is not None else None
         self.threads = engine.threads if engine is not None else 1
         self.recording = Recording()
-        self._captured: dict[int, Captured] = {}  # by the identity of the plain array
-        self._library = engine.device if engine is not None else None
-        self._zeros: dict[int, Any] = {}  # that `zeros` made, and nobody has written into yet
-        self._lent: list[tuple[np.ndarray, np.ndarray]] = []  # memory of others: what it held
+        self.library = engine.device if engine is not None else None
+        self.arrays = PlainArrays(self.library)
         self._host_reads: dict[tuple[str, int], Any] = {}
         self._bounds = Bounds()
         self._buffers = Buffers()
@@ -89,6 +95,7 @@ class Recorder(BaseEngine):
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
         self.error: BaseException | None = None
+        self._odd: Traced | None = None  # what is true in no run: see `expect_not`
         self.original: Callable[[Any], Any] = _itself  # the user's object of a clone
         self.calls: list[CachedCall] = []  # of functions with a cache
 
@@ -121,12 +128,12 @@ class Recorder(BaseEngine):
         if params:
             params = opened(params)
             if holds(params):
-                params = _settled(params, op.numpy is not operator.getitem)
+                params = settled(params, op.numpy is not operator.getitem)
         if "initial" in op.operands and values[0].dtype.kind in "iub":
-            values = _with_initial(op, values)
+            values = with_initial(op, values)
         limit = None
         if any(map(is_traced_int, values)):
-            values, limit = self._bounds.settle(_name(op), values)
+            values, limit = self._bounds.settle(name_of(op), values)
         if not any(type(v) is Traced for v in values) and not holds(params):
             return compute(op, values, params, self.inner)
         operands = tuple(v.value if type(v) is Traced else v for v in values)
@@ -146,7 +153,7 @@ class Recorder(BaseEngine):
         became_complex = (
             numbers and isinstance(r, complex) and not any(isinstance(v, complex) for v in operands)
         )
-        if became_complex or _is_dynamic(op, function, values, params):
+        if became_complex or is_dynamic(op, function, values, params):
             args, kwargs = symbolic(values), symbolic(params)
             if op.variadic:
                 fixed = op.arity - 1
@@ -211,7 +218,7 @@ class Recorder(BaseEngine):
             return self._into(func, args, kwargs, out)
         op = FUNCTIONS.get(func)
         if op is not None:
-            bound = _bind(op, args, kwargs)
+            bound = bind(op, args, kwargs)
             if bound is not None:
                 op, operands, params = bound
                 return self.record(op, tuple(operands), params)
@@ -221,7 +228,7 @@ class Recorder(BaseEngine):
             if not (holds(args) or holds(kwargs)):
                 return func(*args, **kwargs)
         if not isinstance(func, np.ufunc):
-            args, kwargs = args[:1] + _settled(args[1:], True), _settled(kwargs, True)
+            args, kwargs = args[:1] + settled(args[1:], True), settled(kwargs, True)
         numbers = isinstance(func, np.ufunc) and all(map(is_number, args))
         try:
             with np.errstate(**PYTHON) if numbers else _AS_IT_IS:
@@ -230,7 +237,7 @@ class Recorder(BaseEngine):
             self.error = error
             raise
         args, kwargs = self._entered(args), self._entered(kwargs)
-        if _is_dynamic(None, func, args, kwargs):
+        if is_dynamic(None, func, args, kwargs):
             return self.host(func, symbolic(args), r, symbolic(kwargs))
         result = self._recorded(None, func, symbolic(args), symbolic(kwargs), r, numbers)
         self._bounds.note(result, limit)
@@ -278,13 +285,15 @@ class Recorder(BaseEngine):
         several = isinstance(r, (tuple, list))
         results = tuple(r) if several else (r,)
         outputs = tuple(map(self._new, results, [function] * len(results)))
-        call = Call(op, function, args, params, tuple(t.symbol for t in outputs), several, _place())
+        call = Call(
+            op, function, args, params, tuple(t.symbol for t in outputs), several, user_place()
+        )
         errors: Any = np.geterr()
         call.errors = PYTHON if numbers else errors if errors != self._errors else None
         self.recording.events.append(call)
         if perf_counter() > self._silent:
             self._silent = inf
-            tell(_progress_line(self.about, len(self.recording.events), call.where))
+            tell(progress_line(self.about, len(self.recording.events), call.where))
         if not several:
             if self.truths and isinstance(r, (bool, np.bool_)):
                 return type(r)(bool(outputs[0]))  # its identity is asked for: a guard
@@ -295,7 +304,7 @@ class Recorder(BaseEngine):
         """Record a call that later runs make in Python, between two segments."""
         several = isinstance(r, (tuple, list))
         outputs = [self._new(x, function) for x in (r if several else (r,))]
-        place = _place()
+        place = user_place()
         results = tuple(t.symbol for t in outputs)
         call = Call(None, function, args, params or {}, results, several, place)
         outcome = tuple((s.shape, s.dtype) for s in call.results)
@@ -306,7 +315,7 @@ class Recorder(BaseEngine):
 
     def host_object(self, function: Any, args: Any, symbol: Symbol) -> None:
         """Record a call in Python that makes something that is no array."""
-        place = _place()
+        place = user_place()
         call = Call(None, function, args, {}, (symbol,), True, place)
         outcome = ((symbol.shape, symbol.dtype),)
         self.recording.events.append(Guard("call", None, outcome, place, call))
@@ -329,7 +338,19 @@ class Recorder(BaseEngine):
         except Exception as error:
             self.error = error
             raise
-        self.host(_checked, (function, symbolic(args), symbolic(kwargs)), ())
+        self.host(checked, (function, symbolic(args), symbolic(kwargs)), ())
+
+    def expect_not(self, raises: Any) -> None:
+        """Have later calls run the function itself if `raises` is true; see `check_expected`."""
+        x = self.opened(raises)
+        if type(x) is Traced:
+            odd = self._odd
+            self._odd = x if odd is None else self.function(np.logical_or, (odd, x), {})
+
+    def check_expected(self) -> None:
+        """Record one look at what must not be true, behind all else that the run does."""
+        if self._odd is not None:
+            self.check(_as_expected, (self._odd,), {})
 
     def cached(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -384,103 +405,23 @@ class Recorder(BaseEngine):
 
     def capture(self, array: Any) -> Traced:
         """Return a plain array that the run reads as a traced value."""
-        if type(array) is Traced:
-            return array
-        known = self._captured.get(id(array))
-        if known is not None and known.holds(array):
-            same: Traced = known.traced
-            return same
-        value, constant, first = array, array, None
-        if self._zeros.pop(id(array), None) is not None:
-            first = np.zeros(1, array.dtype)
-        elif type(array) is not np.ndarray or array.nbytes < _LARGE:
-            # What it holds now: the run may write into it, or into what it is a view of.
-            value = constant = duplicate(array)
-        else:
-            first = first_of(array)
-            value, constant = self._large(array, first)
-        if first is not None:
-            constant = np.broadcast_to(first[0], array.shape)
-        result = Traced(value, Symbol(array.shape, array.dtype), self)
-        self._captured[id(array)] = Captured(result, constant, first)
-        self.recording.captures.append((result.symbol, array, constant))
-        return result
-
-    def _large(self, array: np.ndarray, first: np.ndarray | None) -> tuple[Any, np.ndarray]:
-        """Return the value that stands for a large array in a run, and a copy of the array.
-
-        It goes to the device once, not with every operation; of one number alone that is sent.
-        """
-        library = self._library
-        if not array.flags.c_contiguous or (library and not library.accepts(array.dtype)):
-            library = None
-        if first is not None and library is not None:
-            return np.broadcast_to(library.place(first), array.shape).copy(), first
-        if first is not None and array.flags.c_contiguous and not any(first.tobytes()):
-            return np.zeros(array.shape, array.dtype), first  # memory that nobody has touched yet
-        copy = duplicate(array)
-        return (copy if library is None else library.place(copy)), copy
+        return array if type(array) is Traced else self.arrays.capture(array, self)
 
     def lend(self, array: np.ndarray, to: types.FrameType | None) -> None:
-        """Note that other code is given the memory of an array made in this run.
+        """Note that other code is given memory of this run: see `PlainArrays.lend`."""
+        self.arrays.lend(array, to)
 
-        NumPy and SciPy compute of constants what they computed of them before; what they have
-        written is found in the end (`refuse_written`). Of others nothing is known.
-
-        Raises
-        ------
-        UntraceableError
-            If it is neither.
-        """
-        if to is not None and package_of(to.f_globals.get("__name__")) not in _KNOWN:
-            raise UntraceableError(
-                f"jit: the memory of an array of shape {array.shape} is handed to code that is not "
-                f"recorded (in {to.f_code.co_name}, file {to.f_code.co_filename}, line "
-                f"{to.f_lineno}), which may write into it; make this call outside of the jitted "
-                "function"
-            )
-        self._lent.append((array, array.copy("K")))
+    def zeros(self, beside: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return zeros for a gradient: see `PlainArrays.zeros`."""
+        return self.arrays.zeros(beside, shape, dtype)
 
     def touched(self) -> None:
         """Note that a transform wrote into what it differentiates: see `Recording.touched`."""
         self.recording.touched = True
 
-    def refuse_written(self) -> None:
-        """Raise if memory that other code was given holds something else now.
-
-        Raises
-        ------
-        UntraceableError
-        """
-        for array, before in self._lent:
-            if array.tobytes() != before.tobytes():
-                raise UntraceableError(
-                    f"jit: code that is not recorded wrote into an array of shape {array.shape}; "
-                    "write into it with NumPy functions, or make this call outside of the jitted "
-                    "function"
-                )
-
     def drawn(self) -> int:
         """Return how many draws of random numbers were recorded so far."""
         return len(self.draws)
-
-    def forget(self) -> None:
-        """Let go of the arrays that were read, and of this recorder, which they refer to."""
-        self._lent.clear()
-        self._captured.clear()
-        self._zeros.clear()
-
-    def zeros(self, beside: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return zeros on the device of `beside`, or on the host with it, for a gradient.
-
-        They become part of the recording when an operation reads them: see `capture`.
-        """
-        if is_device(beside):
-            array = np.zeros_like(beside, dtype, shape=shape)
-        else:
-            array = np.zeros(shape, dtype)
-        self._zeros[id(array)] = array
-        return array
 
     def constant(self, number: Any) -> Handle:
         """Return a scalar as a symbol, so that what is computed of it is recorded.
@@ -568,8 +509,8 @@ class Recorder(BaseEngine):
         old = self.capture(old)
         value = self.capture(value) if isinstance(value, np.ndarray) else value
         value = self._fitting(value, old.dtype)
-        index, steps = _settled(opened(index), False), opened(steps)
-        where, layout = _own(concrete(index)), concrete(steps)
+        index, steps = settled(opened(index), False), opened(steps)
+        where, layout = own_index(concrete(index)), concrete(steps)
 
         def region(array: Any) -> Any:
             return replay(array, layout)
@@ -580,7 +521,7 @@ class Recorder(BaseEngine):
             fresh = old.value
         else:
             fresh = duplicate(old.value) if hasattr(old.value, "flags") else np.array(old.value)
-            fresh = _beside(fresh, concrete(value))
+            fresh = array_beside(fresh, concrete(value))
             region(fresh)[where] = concrete(value)
         params = {"steps": symbolic(steps), "index": symbolic(index)}
         result: Traced = self._recorded(
@@ -597,7 +538,7 @@ class Recorder(BaseEngine):
         key = (kind, id(x.symbol))
         if key not in self._host_reads:
             self._host_reads[key] = outcome
-            self.recording.events.append(Guard(kind, x.symbol, outcome, _place()))
+            self.recording.events.append(Guard(kind, x.symbol, outcome, user_place()))
         return outcome
 
 
@@ -605,114 +546,6 @@ def _itself(x: Any) -> Any:
     return x
 
 
-def _own(index: Any) -> Any:
-    """Return an index with copies of the arrays in it."""
-    if isinstance(index, tuple):
-        return tuple(map(_own, index))
-    return index.copy() if isinstance(index, np.ndarray) else index
-
-
-def _name(op: Op) -> str:
-    return str(getattr(op.numpy, "__name__", op.name))
-
-
-def _beside(x: Any, value: Any) -> Any:
-    """Return a number as an array, and an array where the value is that is written into it."""
-    if is_device(x):
-        return x.library.wrap(x.raw, False)
-    return value.library.place(np.asarray(x)) if is_device(value) else np.asarray(x)
-
-
-def _checked(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[()]:
-    """Run a function that raises where values are not as they should be."""
-    function(*args, **kwargs)
-    return ()
-
-
-def _host_value(x: Traced) -> Any:
-    """Return an integer or truth value as Python reads it: of its dtype, or a Python number."""
-    number: Any = bool(x) if x.dtype.kind == "b" else operator.index(x)
-    return number if x.symbol.weak else x.dtype.type(number)
-
-
-def _with_initial(op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return operands after a read of ``initial=``: integers must hold it."""
-    i = op.operands.index("initial")
-    x = values[i]
-    if type(x) is not Traced or x.symbol.shape != () or x.dtype.kind not in "biuf":
-        return values
-    initial: Any = float(x) if x.dtype.kind == "f" else _host_value(x)
-    initial = initial if x.symbol.weak else x.dtype.type(initial)
-    return (*values[:i], initial, *values[i + 1 :])
-
-
-def _settled(x: Any, everywhere: bool) -> Any:
-    """Return parameters after reads of the traced integers on which shapes depend.
-
-    Those are bounds of slices and, if `everywhere`, integers and truth values wherever they are.
-    """
-    kind = type(x)
-    if kind is Traced:
-        if everywhere and x.symbol.shape == () and x.dtype.kind in "biu":
-            return _host_value(x)
-        return x
-    if kind is tuple or kind is list:
-        return kind(_settled(i, everywhere) for i in x)
-    if kind is dict:
-        return {k: _settled(v, everywhere) for k, v in x.items()}
-    if kind is slice:
-        return slice(*[_settled(i, True) for i in (x.start, x.stop, x.step)])
-    return x
-
-
-def _bind(op: Op, args: Any, kwargs: Any) -> tuple[Op, Any, Any] | None:
-    """Return the record that takes a call, its operands and parameters; None if none does."""
-    try:
-        operands, params, _ = op.bind(args, kwargs)
-        if operands is None:
-            assert op.general is not None
-            op = op.general
-            operands, params, _ = op.bind(args, kwargs)
-    except NotDifferentiableError as error:
-        forget(error)
-        return None
-    if any(isinstance(x, (list, tuple)) for x in operands):
-        return None
-    return op, operands, params
-
-
-def _is_dynamic(op: Op | None, function: Any, values: Any, params: Any) -> bool:
-    """Whether the shape of a result depends on values that are traced."""
-    decides = op.dynamic if op is not None else DYNAMIC.get(function)
-    return decides is not None and holds(decides(values, params))
-
-
-_OURS = frozenset({"adarray", "numpy", "scipy", "adarray_native", "adarray_backends"})
-
-
-def _progress_line(about: str, count: int, where: tuple[str, int] | None) -> str:
-    """Return a line about a recording that takes long."""
-    line = "" if where is None else f", the last one in line {where[1]} of {where[0]}"
-    return (
-        f"recording {about} has taken {SILENT:.0f} s so far: {count} operations{line}; the "
-        "operations of all rounds of its loops are noted, once for good; more lines with "
-        "ADARRAY_VERBOSE=1"
-    )
-
-
-# Globals of modules that are not the user's, by identity, as they were met: a call is
-# recorded some 20 frames below the user's code.
-_met: dict[int, dict[str, Any]] = {}
-
-
-def _place() -> tuple[str, int] | None:
-    """Return file and line of the innermost code that is the user's."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        names = frame.f_globals
-        if id(names) not in _met:
-            if names.get("__name__", "").partition(".")[0] not in _OURS:
-                return frame.f_code.co_filename, frame.f_lineno
-            _met[id(names)] = names
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+def _as_expected(odd: Any) -> None:
+    if odd:
+        raise ValueError("a function of Python's math raises an error")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from adarray.base.draws import drawn_into, numbered
 from adarray.base.errors import TraceError
 from adarray.base.recording import Symbol
 from adarray.core.inplace import assign
@@ -31,7 +32,6 @@ _INTO = {
     "standard_normal": ("size", "dtype", "out"),
     "standard_exponential": ("size", "dtype", "method", "out"),
     "standard_gamma": ("shape", "size", "dtype", "out"),
-    "permuted": ("x",),
 }
 _OTHER_USES = {
     "spawn": "spawn in front of the jitted function, and pass the new generators",
@@ -209,25 +209,27 @@ class TracedGenerator:
 
     def _into(self, name: str, arguments: dict[str, Any]) -> Any:
         """Draw into ``out=``."""
-        out: Any = arguments.pop("out")
-        ours: bool = isinstance(out, Handle)
-        if not ours:
-            raise UntraceableError(
-                f"jit: rng.{name} writes into a plain array, which is not recorded; make the "
-                "array in the jitted function, or pass it as an argument"
-            )
-        if name != "permuted":
-            if np.dtype(arguments.get("dtype", float)) != out.dtype:
-                raise TypeError(f"{name}: out has dtype {out.dtype}")
-            if (
-                arguments.get("size") is not None
-                and np.broadcast_shapes(arguments["size"]) != out.shape
-            ):
-                raise ValueError(
-                    f"{name}: size={arguments['size']} and out.shape={out.shape} differ"
-                )
-            arguments["size"] = out.shape
-        return assign(out, self._drawn(name, (), arguments))
+        out = self._writable(name, arguments.pop("out"))
+        if np.dtype(arguments.get("dtype", float)) != out.dtype:
+            raise TypeError(f"{name}: out has dtype {out.dtype}")
+        size = arguments.pop("size", None)
+        if size is not None and np.broadcast_shapes(size) != out.shape:
+            raise ValueError(f"{name}: size={size} and out.shape={out.shape} differ")
+        return assign(
+            out,
+            drawn_into(
+                out, name, lambda shape: self._drawn(name, (), {**arguments, "size": shape})
+            ),
+        )
+
+    def _writable(self, name: str, out: Any) -> Any:
+        """Return what a method writes into, which has to be recorded."""
+        if isinstance(out, Handle):
+            return out
+        raise UntraceableError(
+            f"jit: rng.{name} writes into a plain array, which is not recorded; make the "
+            "array in the jitted function, or pass it as an argument"
+        )
 
     # -- orders, which what has a derivative can be put in --------------------------------------
 
@@ -246,6 +248,18 @@ class TracedGenerator:
         if isinstance(x, Handle) and x.ndim:  # type: ignore[attr-defined]
             return np.take(x, self._order(x.shape[axis]), axis=axis)  # type: ignore[call-overload,attr-defined]
         return self._drawn("permutation", (x,), {"axis": axis} if axis else {})
+
+    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+        """Return an array with each slice along an axis in a random order of its own."""
+        if out is not None:
+            out = self._writable("permuted", out)
+        if not isinstance(x, Handle):
+            if out is None:
+                return self._drawn("permuted", (x,), {"axis": axis})
+            x = np.asarray(x)
+        order = self._drawn("permuted", (numbered(x, out),), {"axis": axis})
+        r = np.take(np.reshape(x, -1), order)  # type: ignore[call-overload]
+        return r if out is None else assign(out, r)
 
     def _order(self, count: int) -> Any:
         return self._drawn("permutation", (count,), {})

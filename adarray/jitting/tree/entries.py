@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +24,9 @@ from adarray.jitting.tree.matching import Matcher
 from adarray.jitting.tree.tree import Tree
 from adarray.jitting.tree.trial import Trial
 
+Test = Callable[[list[Any]], bool]
 _PAIRS_IN_CODE = 64  # up to so many are compared by an expression made for them
+_FEW = 4  # up to so many are compared with each other, more by a set
 
 
 class CacheInfo(NamedTuple):
@@ -80,7 +84,7 @@ class StateVariant:
         self.effects = False  # whether some path changes objects
         self.draws = False  # whether some path draws from a random generator
         # Whether the same of its inputs are one array as in its recordings; None: none can be.
-        self.same: Callable[[list[Any]], bool] | None = None
+        self.same: Test | None = None
         # Captured numbers that are inputs, and calls as operations by what is differentiated.
         self.numbers: set[str] = set()
         # Arrays that operations read and no path was found to, and their contents. Those that
@@ -94,20 +98,20 @@ class StateVariant:
         self.ops: dict[tuple[tuple[bool, ...], frozenset[int]], Op] = {}
 
     def tell_apart(self, values: list[Any], captures: list[Any]) -> None:
-        """Note which arguments are the very arrays that were captured: that is part of the state.
+        """Note which inputs are one array, where one was captured: that is part of the state.
 
-        Only arrays of the same form can be; others need no test.
+        Only arrays of the same form can be. Captured ones are two where they are recorded as two:
+        compiled code would not see in one what it writes into the other.
         """
+        arrays = [(k, y) for k, y in enumerate(captures, len(values)) if isinstance(y, np.ndarray)]
         pairs = [
-            (i, len(values) + k, x is y)
+            (i, k, x is y)
             for i, x in enumerate(values)
-            for k, y in enumerate(captures)
-            if isinstance(x, np.ndarray)
-            and isinstance(y, np.ndarray)
-            and (x.shape, x.dtype) == (y.shape, y.dtype)
+            for k, y in arrays
+            if isinstance(x, np.ndarray) and (x.shape, x.dtype) == (y.shape, y.dtype)
         ]
-        if pairs:
-            self.same = _pairs_test(pairs)
+        forms = Counter((y.shape, y.dtype) for _, y in arrays)
+        self.same = _same_test(pairs, [k for k, y in arrays if forms[y.shape, y.dtype] > 1])
 
     def take(self, state: CapturedState, operands: list[Any], calls: list[CachedCall]) -> None:
         """Take in the state of a new recording, and the other arrays and caches that it read.
@@ -154,14 +158,24 @@ class StateVariant:
         )
 
 
-def _pairs_test(pairs: list[tuple[int, int, bool]]) -> Callable[[list[Any]], bool]:
-    """Return the test whether pairs of inputs, by number, are one object or are two."""
+def _same_test(pairs: list[tuple[int, int, bool]], apart: list[int]) -> Test | None:
+    """Return the test whether inputs, by number, are one object or two; None if all may be.
+
+    `pairs` are one or two, and all of `apart` differ.
+    """
+    tests = []
+    if len(apart) <= _FEW:
+        pairs = [*pairs, *((i, k, False) for i, k in itertools.combinations(apart, 2))]
+    else:
+        tests.append(f"len({{{', '.join(f'id(x[{i}])' for i in apart)}}}) == {len(apart)}")
     if len(pairs) > _PAIRS_IN_CODE:
-        return lambda inputs: all((inputs[i] is inputs[k]) is s for i, k, s in pairs)
-    tests = (f"x[{i}] is {'' if s else 'not '}x[{k}]" for i, k, s in pairs)
-    test: Callable[[list[Any]], bool] = eval(  # our own text
-        f"lambda x: {' and '.join(tests)}", {"__name__": GENERATED}
-    )
+        tests.append("all((x[i] is x[k]) is s for i, k, s in pairs)")
+    else:
+        tests += [f"x[{i}] is {'' if s else 'not '}x[{k}]" for i, k, s in pairs]
+    if not tests:
+        return None
+    space = {"__name__": GENERATED, "pairs": pairs}
+    test: Test = eval(f"lambda x: {' and '.join(tests)}", space)  # our own text
     return test
 
 

@@ -10,6 +10,7 @@ module         what it has
 `integers`     Python's integers
 `numbers`      arithmetic of numbers
 `scalars`      functions of numbers, by NumPy's names
+`complexes`    complex numbers, as pairs
 `views`        basic indexing
 `overlap`      whether a statement reads what it has written
 `elements`     array expressions, evaluated and stored element by element
@@ -19,6 +20,7 @@ module         what it has
 `calls`        functions and methods that are understood; more in `arrays`, `stacking` and
                `pythons`
 `expressions`  expressions of the syntax tree
+`lists`        lists that the loop appends to
 `names`        which names statements read and bind
 `statements`   assignments and branches
 `carrying`     what iterations pass on to each other

@@ -11,11 +11,14 @@ import numpy as np
 from adarray.kernels import build
 from adarray.loops.forms import Known
 from adarray.loops.lower.intervals import Affine
+from adarray.loops.lower.kinds import PARTS
 from adarray.loops.lower.values import (
+    Complex,
     Items,
     Lazy,
     Number,
     Part,
+    Scalar,
     Value,
     View,
     integer,
@@ -66,6 +69,11 @@ class ArrayCalls:
         self.elements.store(view, value)
         return view
 
+    def _constant(self, value: int, dtype: str) -> Number:
+        """Return a number that elements of a dtype are set to."""
+        part = PARTS.get(dtype, dtype)
+        return number(build.const(value, part), part)
+
     def empty(self, shape: Value, dtype: Value | None = None) -> Value:
         """Return an array whose elements are not set."""
         name = self.calls.dtype(dtype, "float64")
@@ -79,12 +87,12 @@ class ArrayCalls:
     def zeros(self, shape: Value, dtype: Value | None = None) -> Value:
         """Return an array of zeros."""
         name = self.calls.dtype(dtype, "float64")
-        return self._filled(self.calls.shape(shape), name, number(build.const(0, name), name))
+        return self._filled(self.calls.shape(shape), name, self._constant(0, name))
 
     def ones(self, shape: Value, dtype: Value | None = None) -> Value:
         """Return an array of ones."""
         name = self.calls.dtype(dtype, "float64")
-        return self._filled(self.calls.shape(shape), name, number(build.const(1, name), name))
+        return self._filled(self.calls.shape(shape), name, self._constant(1, name))
 
     def full(self, shape: Value, fill_value: Value, dtype: Value | None = None) -> Value:
         """Return an array of equal elements."""
@@ -105,12 +113,12 @@ class ArrayCalls:
     def zeros_like(self, x: Value, dtype: Value | None = None) -> Value:
         """Return an array of zeros."""
         shape, name = self._like(x, dtype)
-        return self._filled(shape, name, number(build.const(0, name), name))
+        return self._filled(shape, name, self._constant(0, name))
 
     def ones_like(self, x: Value, dtype: Value | None = None) -> Value:
         """Return an array of ones."""
         shape, name = self._like(x, dtype)
-        return self._filled(shape, name, number(build.const(1, name), name))
+        return self._filled(shape, name, self._constant(1, name))
 
     def full_like(self, x: Value, fill_value: Value, dtype: Value | None = None) -> Value:
         """Return an array of equal elements."""
@@ -120,7 +128,8 @@ class ArrayCalls:
     def copy(self, x: Value) -> Value:
         """Return a copy."""
         value = self.calls.numeric(x)
-        return value if isinstance(value, Number) else self.elements.materialised(value)
+        is_number = isinstance(value, (Number, Complex))
+        return value if is_number else self.elements.materialised(value)
 
     def as_array(self, x: Value) -> Value:
         """Return an array itself."""
@@ -278,11 +287,11 @@ class ArrayCalls:
         by = numbers.divided(self.low.expressions.integer(shift), extent)[1]
         by = self.state.named("shift", by)
 
-        def element(indices: tuple[Number, ...]) -> Number:
+        def element(indices: tuple[Number, ...]) -> Scalar:
             back = numbers.minus(indices[at], by)
             moved = self.views.index(back, extent)
             own = (*indices[:at], moved, *indices[at + 1 :])
-            return self.elements.element(view, own)
+            return self.elements.scalar(view, own)
 
         return Lazy(view.dtype, view.shape, element, (), (view,))
 

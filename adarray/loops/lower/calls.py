@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,30 @@ from adarray.kernels import build
 from adarray.kernels.functions import MATH
 from adarray.loops.forms import Known
 from adarray.loops.lower.arrays import ArrayCalls
-from adarray.loops.lower.kinds import BOOL, DTYPES, FLOAT, INT, PYTHON, common, is_float
+from adarray.loops.lower.kinds import (
+    BOOL,
+    COMPLEX,
+    DTYPES,
+    FLOAT,
+    INT,
+    PARTS,
+    PYTHON,
+    common,
+    is_float,
+)
 from adarray.loops.lower.pythons import PythonCalls
 from adarray.loops.lower.stacking import StackingCalls
 from adarray.loops.lower.values import (
     Array,
+    Closure,
+    Complex,
+    Growing,
     Items,
     Lazy,
     Method,
     Number,
     Part,
+    Scalar,
     Value,
     View,
     Walk,
@@ -61,7 +76,7 @@ class Calls:
             "sum": self.sum, "mean": self.mean, "prod": self.prod, "max": self.maximum,
             "min": self.minimum, "all": self.all, "any": self.any, "dot": self.dot,
             "item": self.item, "std": self.std, "var": self.var,
-            "conj": lambda x: x, "conjugate": lambda x: x, "clip": self.clip,
+            "conj": self.conjugate, "conjugate": self.conjugate, "clip": self.clip,
             **arrays.methods,
         }  # fmt: skip
         self._functions: dict[Any, Handler] = {
@@ -73,6 +88,8 @@ class Calls:
             **StackingCalls(self).functions,
             np.matmul: lambda a, b: self.reductions.matmul(self.array(a), self.array(b)),
             np.where: self.where, np.clip: self.clip,
+            np.real: lambda x: self.attribute(x, "real"),
+            np.imag: lambda x: self.attribute(x, "imag"),
             np.ndim: lambda x: self.attribute(x, "ndim"),
             np.shape: lambda x: self.attribute(x, "shape"),
             np.size: lambda x: self.attribute(x, "size"),
@@ -85,10 +102,17 @@ class Calls:
         """Return the value of a call."""
         if isinstance(function, Method):
             return self._method(function, args, keywords)
+        if isinstance(function, Closure):
+            return self.low.functions.of_the_loop(function, args, keywords)
         if not isinstance(function, Known):
             raise self.state.refusal(f"a call of {self.low.expressions.shown(function)}")
         f = function.value
         handler = self._handler(f)
+        if handler is not None and f is not np.array and isinstance(f, type(np.sum)):
+            args = tuple(
+                self.low.lists.array(a) if isinstance(a, Growing) and f is not np.stack else a
+                for a in args
+            )  # fmt: skip
         if handler is not None:
             return self._handled(getattr(f, "__name__", "a function"), handler, args, keywords)
         if isinstance(f, FunctionType):
@@ -131,7 +155,7 @@ class Calls:
             raise self.state.refusal(f"the attribute {method.name!r} of "
                               f"{self.low.expressions.shown(value)}")  # fmt: skip
         handler = self._methods.get(method.name)
-        if handler is None or not isinstance(value, (View, Lazy, Number)):
+        if handler is None or not isinstance(value, (View, Lazy, Number, Complex)):
             raise self.state.refusal(f"the method {method.name!r}")
         return self._handled(method.name, handler, (value, *args), keywords)
 
@@ -142,6 +166,8 @@ class Calls:
                 return self.elements.masks.count(value.mask)
             if name in ("shape", "ndim", "T"):
                 raise self.state.refusal("the shape of chosen elements")
+        if name in ("real", "imag"):
+            return self._part(value, name)
         if isinstance(value, (View, Lazy)):
             if name == "shape":
                 return Items(value.shape)
@@ -153,24 +179,44 @@ class Calls:
                 return Known(np.dtype(value.dtype))
             if name == "T":
                 return self._methods["transpose"](value)
-            if name == "real":
-                return value
-        elif isinstance(value, Number) and name == "real":
-            return value
         elif isinstance(value, Number) and name == "shape":
             return Items(())
         return Method(value, name)
 
+    def _part(self, value: Value, name: str) -> Value:
+        """Return the real or the imaginary part."""
+        if isinstance(value, (Number, View, Lazy)) and not any(
+            k in COMPLEX for k in self.elements.kinds(value)
+        ):
+            if name == "imag":
+                raise self.state.refusal("the imaginary part of real numbers")
+            return value
+        if isinstance(value, Complex):
+            return value.re if name == "real" else value.im
+        if not isinstance(value, (View, Lazy)):
+            raise self.state.refusal(f"the attribute {name!r}")
+        parts = self.elements.part(value, name == "real")
+        return replace(parts, shares=isinstance(value, View))
+
+    def conjugate(self, x: Value) -> Value:
+        """Return complex conjugates; real numbers themselves."""
+        value = self.numeric(x)
+        if isinstance(value, Complex) and value.kind == "python complex":
+            return replace(value, im=Number(build.negative(value.im.expr), value.im.kinds))
+        if any(k in PARTS for k in self.elements.kinds(value)):
+            return self.elements.ufunc(np.conjugate, value)
+        return value
+
     # -- arguments ---------------------------------------------------------------------------------
 
-    def numeric(self, value: Value) -> Array | Number:
+    def numeric(self, value: Value) -> Array | Scalar:
         """Return an argument that is an array or a number."""
         return self.low.expressions.numeric(value)
 
     def array(self, value: Value) -> Array:
         """Return an argument that is an array."""
         value = self.numeric(value)
-        if isinstance(value, Number):
+        if isinstance(value, (Number, Complex)):
             raise self.state.refusal("a number where an array is expected")
         return value
 
@@ -206,7 +252,7 @@ class Calls:
             name: str = np.dtype(value.value).name
         except TypeError:
             raise self.state.refusal("a dtype that is not known") from None
-        if name not in DTYPES:
+        if name not in DTYPES | COMPLEX:
             raise self.state.refusal(f"arrays of {name}")
         return name
 
@@ -222,10 +268,10 @@ class Calls:
     # -- reductions and products -------------------------------------------------------------------
 
     def _reduced(
-        self, f: Callable[..., Array | Number], x: Value, axis: Value | None, keepdims: Value | None
+        self, f: Callable[..., Array | Scalar], x: Value, axis: Value | None, keepdims: Value | None
     ) -> Value:
         x = self.numeric(x)
-        if isinstance(x, Number):
+        if isinstance(x, (Number, Complex)):
             if axis is not None:
                 raise self.state.refusal("a reduction of a number along an axis")
             return x
@@ -267,8 +313,7 @@ class Calls:
         """Return variances."""
         if self.elements.mask_of(self.array(x)) is not None:
             raise self.state.refusal("a variance of chosen elements")
-        a = self.elements.to_float(self.array(x))
-        assert not isinstance(a, Number)
+        a = self._floats(x)
         mean = self.reductions.mean(a, self.axis(axis), True)
         apart = self.elements.ufunc(np.subtract, a, mean)
         square = self.elements.ufunc(np.square, apart)
@@ -278,16 +323,23 @@ class Calls:
         """Return standard deviations."""
         return self.elements.ufunc(np.sqrt, self.numeric(self.var(x, axis, keepdims)))
 
+    def _floats(self, x: Value) -> Array:
+        """Return an argument that is an array as floats."""
+        a = self.elements.to_float(self.array(x))
+        if not isinstance(a, (View, Lazy)) or a.dtype in COMPLEX:
+            raise self.state.refusal("squares of complex numbers")
+        return a
+
     def norm(self, x: Value) -> Value:
         """Return the square root of the sum of squares."""
-        a = self.elements.to_float(self.array(x))
+        a = self._floats(x)
         total = self.reductions.sum(self.array(self.elements.ufunc(np.square, a)))
         return self.elements.ufunc(np.sqrt, total)
 
     def dot(self, a: Value, b: Value) -> Value:
         """Return the dot product."""
         a, b = self.numeric(a), self.numeric(b)
-        if isinstance(a, Number) or isinstance(b, Number):
+        if isinstance(a, (Number, Complex)) or isinstance(b, (Number, Complex)):
             return self.elements.ufunc(np.multiply, a, b)
         return self.reductions.matmul(a, b)
 
@@ -370,6 +422,8 @@ class Calls:
     def absolute(self, x: Value) -> Value:
         """Return absolute values."""
         value = self.numeric(x)
+        if isinstance(value, Complex):
+            return self.elements.complexes.absolute(value)
         if isinstance(value, Number) and value.kind in (INT, BOOL):
             whole = self.numbers.as_int(value)
             return self.numbers.most(whole, self.numbers.minus(integer(0), whole))

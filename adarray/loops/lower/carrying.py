@@ -124,7 +124,10 @@ class Carrying:
         if kinds is None or dtype is None:
             raise UnsteadyError(f"{name!r} is a number of one type or another")
         variable = self.state.local(name, dtype, build.cast(first.expr, dtype))
-        value = Number(variable, guess.kinds, self.assumed(first, guess, k))
+        tag, code = None, self.numbers.tag(first)
+        if self.state.tagged and len(guess.kinds) > 1 and code is not None:
+            tag = self.state.local("kind", "int64", code)
+        value = Number(variable, guess.kinds, self.assumed(first, guess, k), tag=tag)
         return CarriedNumber(name, first, guess, variable, value)
 
     def assumed(self, first: Number, guess: Guess, k: Affine) -> Affine | None:
@@ -237,6 +240,7 @@ class Carrying:
             end = after[c.name]
             assert isinstance(end, Number)
             expr = build.cast(end.expr, c.variable.dtype)
+            self._tag(c, end, ends)
             if end.expr == c.variable:
                 continue
             simple = isinstance(expr, Const) or (isinstance(expr, Var) and expr not in changing)
@@ -248,6 +252,17 @@ class Carrying:
         self._copy_arrays([c for c in carried if isinstance(c, CarriedArray)], after)
         for variable, expr in ends:
             self.state.assign(variable, expr)
+
+    def _tag(self, c: CarriedNumber, end: Number, ends: list[tuple[Var, Expr]]) -> None:
+        """Have an iteration pass on which of its kinds a number has."""
+        variable = c.value.tag
+        if not isinstance(variable, Var):
+            return
+        tag = self.numbers.tag(end)
+        if tag is None:
+            raise UnsteadyError(f"{c.name!r} is a number of one type or another")
+        if tag != variable:
+            ends.append((variable, self.state.let("kind", tag)))
 
     def _copy_arrays(self, arrays: Sequence[CarriedArray], after: Mapping[str, Value]) -> None:
         pairs: list[tuple[View, View]] = []
@@ -286,4 +301,4 @@ class Carrying:
             assert isinstance(end, Number)
             kinds = end.kinds if runs else c.guess.kinds
             whole = self.assumed(c.first, c.guess, trips)
-            self.low.names[c.name] = Number(c.variable, kinds, whole)
+            self.low.names[c.name] = Number(c.variable, kinds, whole, tag=c.value.tag)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Assign, Const
+from adarray.compiler.ir.loopir import Const
 from adarray.compiler.ir.threads import Stmt
 from adarray.kernels import build
 from adarray.loops.forms import Known
-from adarray.loops.lower.kinds import BOOL, INT, stored
+from adarray.loops.lower import names
+from adarray.loops.lower.kinds import BOOL, INT, PARTS, stored
 from adarray.loops.lower.values import (
     Array,
+    Closure,
+    Complex,
+    Growing,
     Items,
     Lazy,
     Method,
     Missing,
     Number,
     Part,
+    Scalar,
     Span,
     Value,
     View,
@@ -61,7 +68,8 @@ class Expressions:
             ast.Tuple: lambda n: Items(self.values(n.elts)),
             ast.List: lambda n: Items(self.values(n.elts)),
             ast.Slice: self._slice, ast.GeneratorExp: self._comprehension,
-            ast.ListComp: self._comprehension,
+            ast.ListComp: self._comprehension, ast.NamedExpr: self._named,
+            ast.Lambda: lambda n: self.low.functions.closure(n),
         }  # fmt: skip
 
     # -- values ------------------------------------------------------------------------------------
@@ -73,6 +81,22 @@ class Expressions:
         if reader is None:
             raise self.state.refusal(f"{type(node).__name__} is not understood")
         return reader(node)
+
+    def _named(self, node: ast.NamedExpr) -> Value:
+        self.low.statements.bind(node.target, self.value(node.value))
+        return self.low.lookup(node.target.id)
+
+    @contextmanager
+    def binding_nothing(self) -> Iterator[None]:
+        """Refuse names that are bound inside, where that may not be evaluated."""
+        before = self.low.names
+        self.low.names = dict(before)
+        yield
+        if self.low.names.keys() != before.keys() or any(
+            v is not before[n] for n, v in self.low.names.items()
+        ):
+            raise self.state.refusal("a name is bound by a part of an expression")
+        self.low.names = before
 
     def values(self, nodes: Sequence[ast.expr]) -> tuple[Value, ...]:
         """Return the values of expressions, one after the other."""
@@ -93,7 +117,7 @@ class Expressions:
             return number
         if isinstance(value, tuple):
             return Items(tuple(map(self.known, value)))
-        return Known(value)
+        return self.elements.complexes.constant(value) or Known(value)
 
     def number(self, node: ast.expr) -> Number:
         """Return the value of an expression that is a number."""
@@ -109,11 +133,11 @@ class Expressions:
             raise self.state.refusal(f"{self.shown(value)} where a number is expected")
         return value
 
-    def numeric(self, value: Value) -> Array | Number:
+    def numeric(self, value: Value) -> Array | Scalar:
         """Return a value that is an array or a number."""
         if isinstance(value, Items):
             raise self.state.refusal("a tuple or list where an array is expected")
-        if not isinstance(value, (Number, View, Lazy)):
+        if not isinstance(value, (Number, Complex, View, Lazy)):
             raise self.state.refusal(f"{self.shown(value)} where a number or an array is expected")
         return value
 
@@ -129,12 +153,16 @@ class Expressions:
             return f"the object {name}" if name else f"an object of {type(value.value).__name__}"
         return {
             View: "an array", Lazy: "an array", Items: "a tuple", Method: "a method",
+            Closure: "a function", Complex: "a complex number",
+            Growing: "a list",
             Span: "a range", Number: "a number",
         }.get(type(value), "this")  # fmt: skip
 
     def truth(self, node: ast.expr) -> Number:
         """Return whether a value is true."""
         value = self.value(node)
+        if isinstance(value, Growing):
+            value = self.low.lists.count(value)
         if isinstance(value, Known):
             plain = value.value is None or isinstance(value.value, (str, bool))
             if not plain:
@@ -166,6 +194,11 @@ class Expressions:
             return self.numbers.negated(self.truth(node.operand))
         value = self.numeric(self.value(node.operand))
         value = self.elements.number(value)
+        if isinstance(value, Complex) and value.kind == "python complex":
+            if not isinstance(node.op, ast.USub):
+                raise self.state.refusal("an operator of Python's complex numbers")
+            re, im = (Number(build.negative(p.expr), p.kinds) for p in (value.re, value.im))
+            return Complex(re, im, value.kind)
         if isinstance(value, Number) and value.kind in (INT, BOOL):
             whole = self.numbers.as_int(value)
             if isinstance(node.op, ast.UAdd):
@@ -224,6 +257,8 @@ class Expressions:
         b = self.elements.number(self.numeric(right))
         if isinstance(a, Number) and isinstance(b, Number):
             return self.numbers.compare(name, a, b)
+        if any(k in PARTS for x in (a, b) for k in self.elements.kinds(x)):
+            return self.elements.ufunc(getattr(np, name), a, b)
         return self.elements.mapped(
             lambda x, y: self.numbers.compare(name, x, y), "bool", a, b, name=name
         )
@@ -247,17 +282,21 @@ class Expressions:
         if isinstance(first.expr, Const):
             return rest() if bool(first.expr.value) is every else first
         known = first.holds if every else first.fails
-        with self.state.block() as body, self.state.facts.assuming(known):
+        with self.state.block() as body, self.state.facts.assuming(known), self.binding_nothing():
             second = self.numbers.truth(rest())
         combine = self.numbers.both if every else self.numbers.either
         if not body:
             return combine(first, second)
         variable = self.state.local("test", "bool", first.expr)
-        body.append(Assign(variable.name, second.expr))
+        tag = self.numbers.tag_variable(first.kinds | second.kinds, first, second)
+        self.numbers.set_tag(tag, first)
+        with self.state.block() as last:
+            self.state.assign(variable, second.expr)
+            self.numbers.set_tag(tag, second)
         condition = variable if every else build.logical_not(variable)
-        self.state.branch(condition, body)
+        self.state.branch(condition, body + last)
         result = combine(first, second)
-        return Number(variable, result.kinds, None, result.holds, result.fails)
+        return replace(result, expr=variable, tag=tag)
 
     def _logical(self, node: ast.BoolOp) -> Value:
         every = isinstance(node.op, ast.And)
@@ -285,9 +324,10 @@ class Expressions:
             test = self.truth(node.test)
         if isinstance(test.expr, Const):
             return self.value(node.body if test.expr.value else node.orelse)
-        with self.state.block() as body, self.state.facts.assuming(test.holds):
+        facts, nothing = self.state.facts, self.binding_nothing
+        with self.state.block() as body, facts.assuming(test.holds), nothing():
             first = self.value(node.body)
-        with self.state.block() as orelse, self.state.facts.assuming(test.fails):
+        with self.state.block() as orelse, facts.assuming(test.fails), nothing():
             second = self.value(node.orelse)
         a, b = self.as_number(first), self.as_number(second)
         if not body and not orelse:
@@ -312,11 +352,13 @@ class Expressions:
         dtype = stored(kinds)
         assert dtype is not None
         variable = self.state.local(name, dtype)
+        tag = self.numbers.tag_variable(kinds, a, b)
         for statements, x in ((body, a), (other, b)):
             with self.state.block() as last:
                 self.state.assign(variable, x.expr)
+                self.numbers.set_tag(tag, x)
             statements += last
-        return Number(variable, kinds, self.numbers.hull(a, b, test))
+        return Number(variable, kinds, self.numbers.hull(a, b, test), tag=tag)
 
     def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> Value:
         """Return items that are computed where something goes over them."""
@@ -328,7 +370,11 @@ class Expressions:
 
         def element(item: Value) -> Value:
             before = dict(self.low.names)
+            if names.changed_lists(node):
+                raise self.state.refusal("a comprehension that changes a list")
             self.low.statements.bind(generator.target, item)
+            if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
+                raise self.state.refusal("a name is bound in a comprehension")
             value = self.low.elements.settled(self.value(node.elt), "item")
             self.low.names = before
             return value
@@ -355,6 +401,10 @@ class Expressions:
         return self.low.calls.attribute(value, node.attr)
 
     def _call(self, node: ast.Call) -> Value:
+        if isinstance(node.func, ast.Attribute):
+            growing = self.low.lists.named(node.func.value)
+            if growing is not None:
+                return self.low.lists.method(growing, node)
         function = self.value(node.func)
         args = self.values(node.args)
         keywords: dict[str, Value] = {}
@@ -387,6 +437,10 @@ class Expressions:
         self.state.line = node.lineno
         if isinstance(value, Items):
             return self._of_items(value, items)
+        if isinstance(value, Growing):
+            if len(items) != 1 or not isinstance(items[0], Number):
+                raise self.state.refusal("a part of a list")
+            return self.low.lists.item(value, items[0])
         if isinstance(value, Lazy):
             value = self.elements.materialised(value)
         if not isinstance(value, View):

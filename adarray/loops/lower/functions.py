@@ -13,8 +13,8 @@ from adarray.compiler.ir.loopir import Const
 from adarray.loops.forms import Known
 from adarray.loops.lower import names
 from adarray.loops.lower.statements import RESULT, Frame, flag
-from adarray.loops.lower.values import Missing, Number, Value
-from adarray.loops.source import source_of
+from adarray.loops.lower.values import Closure, Items, Missing, Number, Value
+from adarray.loops.source import lambda_of, source_of
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -34,6 +34,8 @@ class Scope:
     resolve : callable
     live : frozenset of str
         Names of its own that are read by others.
+    lists : set of str
+        Names of lists that it changes.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Scope:
         self.resolve = resolve
         self.live = live
         self.loads = names.loaded(tree)
+        self.lists = names.changed_lists(tree)
 
 
 class Functions:
@@ -57,37 +60,126 @@ class Functions:
         self.low = lowering
         self.state = lowering.state
         self.depth = 0
+        # Names and scopes of the functions that have called the one that is being read.
+        self.callers: list[tuple[dict[str, Value], Scope]] = []
 
     def inlined(
         self, f: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value]
     ) -> Value:
         """Return the value of a call, after writing what it does."""
-        if self.depth == _DEEPEST:
-            raise self.state.refusal(f"{f.__name__} is called by itself, or by too many others")
         node = tree_of(f)
         if node is None:
             raise self.state.refusal(f"the source of {f.__name__} is not known")
-        low, line = self.low, self.state.line
         bound = self._bound(f, args, keywords)
         scope = Scope(node, frozenset(f.__code__.co_varnames), _resolver(f))
+        return self._read(node, f.__name__, scope, {}, bound)
+
+    def _read(
+        self, node: ast.FunctionDef | ast.Lambda, name: str, scope: Scope,
+        around: dict[str, Value], bound: dict[str, Value],
+    ) -> Value:  # fmt: skip
+        """Read a function's body; return what it returns.
+
+        Parameters
+        ----------
+        node : FunctionDef or Lambda
+        name : str
+            For reasons.
+        scope : Scope
+        around : dict
+            Names of functions around it.
+        bound : dict
+            Its parameters.
+        """
+        if self.depth == _DEEPEST:
+            raise self.state.refusal(f"{name} is called by itself, or by too many others")
+        low, line = self.low, self.state.line
         outer = low.names, low.scope, low.statements.frames
         frame = Frame("%live_function", None, True)
-        low.names = {n: low.statements.settled(v, n) for n, v in bound.items()}
+        parameters = {n: low.statements.settled(v, n) for n, v in bound.items()}
+        self.callers.append((low.names, low.scope))
+        low.names = dict(around)
+        for n, v in parameters.items():
+            low.bind(n, v)
         low.names[frame.live] = flag(True)
         low.scope, low.statements.frames = scope, [frame]
         self.depth += 1
-        low.statements.block(node.body)
+        if isinstance(node, ast.Lambda):
+            result = low.elements.settled(low.expressions.value(node.body), "result")
+        else:
+            low.statements.block(node.body)
+            result = self._returned(node, frame)
         self.depth -= 1
-        result, live = low.names.get(RESULT), low.names[frame.live]
+        self.callers.pop()
         low.names, low.scope, low.statements.frames = outer
-        if any(isinstance(n, ast.Return) for n in ast.walk(node)):
-            assert isinstance(live, Number)
-            surely = isinstance(live.expr, Const) and not live.expr.value
-            result = result if surely and result is not None else Missing("nothing, it may be")
         self.state.line = line
         if isinstance(result, Missing):
-            raise self.state.refusal(f"what {f.__name__} returns: {result.reason.replace('%', '')}")
+            raise self.state.refusal(f"what {name} returns: {result.reason.replace('%', '')}")
+        if self._outlives(result):
+            raise self.state.refusal(f"{name} returns a function")
+        return result
+
+    def _returned(self, node: ast.FunctionDef, frame: Frame) -> Value:
+        """Return what a function returns whose body has been read."""
+        result, live = self.low.names.get(RESULT), self.low.names[frame.live]
+        if names.returns(node):
+            assert isinstance(live, Number)
+            surely = isinstance(live.expr, Const) and not live.expr.value
+            return result if surely and result is not None else Missing("nothing, it may be")
         return result or Known(None)
+
+    def _outlives(self, value: Value) -> bool:
+        """Whether a value has a function that reads names which are gone."""
+        if isinstance(value, Items):
+            return any(map(self._outlives, value.items))
+        return isinstance(value, Closure) and value.depth > self.depth
+
+    # -- functions that the loop defines -----------------------------------------------------------
+
+    def closure(self, node: ast.FunctionDef | ast.Lambda) -> Closure:
+        """Return a function that is defined here."""
+        a = node.args
+        if a.vararg or a.kwarg:
+            raise self.state.refusal("a function that takes any number of arguments")
+        for n in ast.walk(node):
+            if isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await, ast.NamedExpr)):
+                raise self.state.refusal("a function that is a generator")
+        positional = [*a.posonlyargs, *a.args]
+        last = positional[len(positional) - len(a.defaults) :]
+        pairs = [
+            *zip(last, a.defaults, strict=True),
+            *zip(a.kwonlyargs, a.kw_defaults, strict=True),
+        ]
+        defaults = tuple(
+            (p.arg, self.low.statements.settled(self.low.expressions.value(d), p.arg))
+            for p, d in pairs if d is not None
+        )  # fmt: skip
+        return Closure(node, self.depth, defaults)
+
+    def of_the_loop(self, f: Closure, args: tuple[Value, ...], keywords: dict[str, Value]) -> Value:
+        """Return the value of a call of a function that the loop defines."""
+        around, scope = (
+            (self.low.names, self.low.scope)
+            if f.depth == self.depth
+            else self.callers[f.depth]
+        )  # fmt: skip
+        a = f.node.args
+        positional = [p.arg for p in (*a.posonlyargs, *a.args)]
+        known = {p.arg for p in (*a.args, *a.kwonlyargs)}
+        bound = dict(f.defaults) | dict(zip(positional, args, strict=False)) | keywords
+        twice = set(positional[: len(args)]) & set(keywords)
+        parameters = {*positional, *known}
+        if len(args) > len(positional) or twice or not keywords.keys() <= known:
+            raise self.state.refusal("a call with other arguments than the function takes")
+        if bound.keys() != parameters:
+            raise self.state.refusal("a call with other arguments than the function takes")
+        own = parameters
+        if isinstance(f.node, ast.FunctionDef):
+            own |= names.uses(f.node.body).bound.keys()
+        others = {n: v for n, v in around.items() if n not in own and not n.startswith("%")}
+        name = f.node.name if isinstance(f.node, ast.FunctionDef) else "a lambda"
+        inner = Scope(f.node, scope.own | own, scope.resolve)
+        return self._read(f.node, name, inner, others, bound)
 
     def _bound(
         self, f: FunctionType, args: tuple[Value, ...], keywords: dict[str, Value]
@@ -133,11 +225,13 @@ def _resolver(f: FunctionType) -> Callable[[str], Any]:
     return resolve
 
 
-def tree_of(f: FunctionType) -> ast.FunctionDef | None:
+def tree_of(f: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
     """Return the syntax tree of a function, if it is surely that of its code."""
     special = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
     if hasattr(f, "__wrapped__") or f.__code__.co_flags & special:
         return None
+    if f.__code__.co_name == "<lambda>":
+        return lambda_of(f.__code__)
     source = source_of(f.__code__)
     function = None if source is None else source.function
     return function if isinstance(function, ast.FunctionDef) else None

@@ -10,7 +10,17 @@ import numpy as np
 
 from adarray.kernels.types import INTEGERS
 from adarray.loops.forms import Known
-from adarray.loops.lower.values import Array, Items, Lazy, Number, Part, Value, View
+from adarray.loops.lower.values import (
+    Array,
+    Complex,
+    Items,
+    Lazy,
+    Number,
+    Part,
+    Scalar,
+    Value,
+    View,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -93,14 +103,14 @@ class GatheredPlace:
         """Return them as they are."""
         elements = self.gathering.elements
 
-        def element(indices: tuple[Number, ...]) -> Number:
-            return elements.element(self.view, self._indices(indices))
+        def element(indices: tuple[Number, ...]) -> Scalar:
+            return elements.scalar(self.view, self._indices(indices))
 
         pointwise, others = elements.reads(self.chosen)
         return Lazy(self.view.dtype, self.shape, element, (), (self.view, *pointwise, *others))
 
     def store(
-        self, value: Array | Number, combine: Callable[[Number, Number], Number] | None = None
+        self, value: Array | Scalar, combine: Callable[[Number, Number], Number] | None = None
     ) -> None:
         """Set them, in order: of several that are one, the last stays."""
         elements = self.gathering.elements
@@ -115,7 +125,10 @@ class GatheredPlace:
         value = elements.broadcast(value, self.shape)
         with elements.nest(self.shape) as indices:
             at = state.named("at", views.address(self.view, self._indices(indices)))
-            x = elements.element(value, indices)
+            x = elements.scalar(value, indices)
             if combine is not None:
-                x = combine(state.load(self.view.buffer, at), x)
+                old = state.load(self.view.buffer, at)
+                if isinstance(old, Complex) or isinstance(x, Complex):
+                    raise state.refusal("complex numbers at indices that are read from an array")
+                x = combine(old, x)
             state.store(self.view.buffer, at.expr, elements.stored(x, self.view.dtype))

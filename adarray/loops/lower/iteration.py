@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adarray.compiler.ir.loopir import Const, Load, Local, Var
 from adarray.compiler.ir.threads import Stmt, While, for_
 from adarray.kernels import build
-from adarray.loops.forms import NotCaptured
+from adarray.loops.forms import Known, NotCaptured
 from adarray.loops.lower import names
 from adarray.loops.lower.carrying import (
     MOST_GUESSES,
@@ -27,16 +27,20 @@ from adarray.loops.lower.intervals import MOST_ITERATIONS, Affine
 from adarray.loops.lower.kinds import INT, stored
 from adarray.loops.lower.statements import RESULT, Frame, flag
 from adarray.loops.lower.values import (
+    Complex,
+    Growing,
     Items,
     Lazy,
     Missing,
     Number,
+    Pair,
     Span,
     Value,
     View,
     Walk,
     integer,
     number,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +70,22 @@ class Head:
     most: Affine | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What the last iteration binds.
+
+    Attributes
+    ----------
+    value : Value
+        What it is after the loop.
+    numbers : tuple of (Number, Number)
+        Of variables, and of what they are set to at the end of an iteration.
+    """
+
+    value: Value
+    numbers: tuple[tuple[Number, Number], ...]
+
+
 class Loops:
     """Reads loops, into the statements of a `LoopLowering`."""
 
@@ -82,6 +102,8 @@ class Loops:
             return value
         if isinstance(value, Span):
             return self._range(value)
+        if isinstance(value, Growing):
+            return self.low.lists.walk(value)
         if isinstance(value, Lazy):
             value = self.low.elements.materialised(value)
         if isinstance(value, View) and value.axes:
@@ -124,6 +146,14 @@ class Loops:
 
     def for_(self, node: ast.For) -> None:
         """Read a loop over a value of the body."""
+        changed = names.changed_lists(node)
+        lengths = {
+            id(a) for n in ast.walk(node.iter) if isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Name) and n.func.id == "len" for a in n.args
+        }  # fmt: skip
+        for n in ast.walk(node.iter):
+            if isinstance(n, ast.Name) and n.id in changed and id(n) not in lengths:
+                raise self.state.refusal("a loop over a list that changes")
         self.walked(node, self.low.expressions.value(node.iter))
 
     def walked(self, node: ast.For, value: Value) -> None:
@@ -150,14 +180,41 @@ class Loops:
 
     def while_(self, node: ast.While) -> None:
         """Read a loop that goes on as long as a condition holds."""
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test)):
+            if node.orelse:
+                raise self.state.refusal("else of a loop whose condition binds a name")
+            node = _with_test_inside(node)
         self._read(Head(node, None, lambda _: None, node.test))
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, head: Head) -> None:
+        """Read a loop, and what is done if nothing ends it early."""
+        if any(map(names.leaves, head.node.orelse)):
+            raise self.state.refusal("a jump in the else of a loop")
+        breaks = bool(head.node.orelse) and names.has_break(head.node.body)
+        frame = self.low.statements.frames[-1:]
+        if breaks:
+            self.low.names[self.broken(head.node)] = flag(False)
+        self._read_or_peel(head)
+        if breaks:
+            broken = self.low.names.pop(self.broken(head.node))
+            assert isinstance(broken, Number)
+            orelse = head.node.orelse
+            self.low.statements.branch(
+                broken, lambda: None, lambda: self.low.statements.block(orelse)
+            )
+        elif head.node.orelse and names.returns(head.node) and frame:
+            self.low.statements.guarded(head.node.orelse)
+        else:
+            self.low.statements.block(head.node.orelse)
+
+    def broken(self, node: ast.For | ast.While) -> str:
+        """Return the name that tells whether a `break` has ended a loop that has an else."""
+        return f"%broken{node.lineno}_{node.col_offset}"
+
+    def _read_or_peel(self, head: Head) -> None:
         """Read a loop; where the first iteration is of a type of its own, that one by itself."""
-        if head.node.orelse:
-            raise self.state.refusal("else of a loop")
         if head.count is not None and head.count.whole == Affine(0):
             return
         saved, line = self.low.snapshot(), self.state.line
@@ -207,6 +264,8 @@ class Loops:
         low.statements.frames.pop()
         ended = low.names[frame.ended or ""]
         assert isinstance(ended, Number)
+        if self.broken(head.node) in low.names:
+            low.names[self.broken(head.node)] = ended
         return ended
 
     def _settle(self, head: Head) -> None:
@@ -230,12 +289,27 @@ class Loops:
             guesses, period = wider, again
         raise self.state.refusal("numbers that grow in a way that is not understood")
 
+    def is_fixed(self, view: View) -> bool:
+        """Whether a view is the same one in all iterations."""
+        parts = [view.offset, *(x for a in view.axes for x in (a.extent, a.stride))]
+        fixed = all(x.whole is not None and x.whole.value is not None for x in parts)
+        return fixed and self.state.is_fixed(*(x.expr for x in parts))
+
     def runs(self, head: Head) -> bool:
         """Whether there is surely an iteration."""
         if head.count is not None:
             assert head.count.whole is not None
             return self.state.facts.at_least(head.count.whole, 1)
         return isinstance(head.test, ast.Constant) and bool(head.test.value)
+
+
+def _with_test_inside(node: ast.While) -> ast.While:
+    """Return a loop that tests its condition in its body."""
+    at = {f: getattr(node.test, f) for f in ("lineno", "col_offset", "end_lineno",
+                                             "end_col_offset")}  # fmt: skip
+    stop = ast.If(ast.UnaryOp(ast.Not(), node.test, **at), [ast.Break(**at)], [], **at)
+    again = ast.While(ast.Constant(True, **at), [stop, *node.body], [])
+    return ast.copy_location(again, node)
 
 
 class Reading:
@@ -261,14 +335,29 @@ class Reading:
         # Operators in place bind no other array to a name.
         self.bound = [
             n for n in used.bound
-            if not isinstance(self.low.names.get(n), View)
+            if not isinstance(self.low.names.get(n), View | Growing)
             or not isinstance(head.node, ast.While | ast.For)
             or names.is_bound_by_assignment([head.node], n)
         ]  # fmt: skip
+        # Of complex numbers, their parts.
+        parts = [p for n in self.bound for p in parts_of(n)]
+        for group in (used.exposed, used.sure):
+            group |= {p for n in used.bound if n in group for p in parts_of(n)}
+        self.bound += parts
+        # Of lists, how many items they have.
+        for name in names.changed_lists(head.node):
+            value = self.low.names.get(name)
+            if isinstance(value, Growing):
+                self.bound.append(value.count)
+                used.exposed.add(value.count)
         # What a return sets: flags of the bodies that it leaves.
-        returns = any(isinstance(n, ast.Return) for n in ast.walk(head.node))
+        returns = names.returns(head.node)
         self.flags = self.low.statements.going_on() if returns else {}
         self.bound += [*self.flags, *([RESULT] if returns else [])]
+        broken = self.loops.broken(head.node)
+        if broken in self.low.names:
+            self.bound.append(broken)
+            self.used.exposed.add(broken)
 
     def first(self) -> dict[str, Guess | ArrayGuess]:
         """Return what is carried, as it is before the loop."""
@@ -308,7 +397,8 @@ class Reading:
             return guesses, period
         carried = [self.carrying.declared(n, g, k) for n, g in guesses.items()]
         for name in self.bound:
-            if name not in guesses and name in low.names:
+            known = name in guesses or self._is_pair(before, name, guesses)
+            if name in low.names and not known:
                 low.names[name] = Missing(f"{name!r} may not be bound")
         for c in carried:
             low.names[c.name] = c.value if isinstance(c, CarriedNumber) else c.home
@@ -327,17 +417,25 @@ class Reading:
                     again = self._period(carried)
             after = low.names
             wider = self.carrying.judged(carried, after, attempt)
+            for name in self.bound:
+                if self._is_pair(before, name, guesses) and after.get(name) != before[name]:
+                    raise UnsteadyError(f"{name!r} is a number of one type or another")
             exported = self._exported(guesses, after)
             if go is not None:
                 self._go(go, index, ended)
             self.carrying.check_writes(carried, body + state.emitter.blocks[-1])
-            for variable, last in exported.values():  # before what they are read from changes
-                state.assign(variable, last.expr)
+            for variable, last in (p for e in exported.values() for p in e.numbers):
+                # Before what they are read from changes.
+                for set_, to in ((variable.expr, last.expr), (variable.tag, last.tag)):
+                    if isinstance(set_, Var) and to is not None:
+                        state.assign(set_, to)
             self.carrying.passed_on(carried, after)
             if not counted and count is not None:
                 state.assign(index, build.add(index, build.index(1)))
-        for variable, _ in exported.values():
-            state.emit(Local(variable.name, variable.dtype))
+        for number_ in (p[0] for e in exported.values() for p in e.numbers):
+            for v in (number_.expr, number_.tag):
+                if isinstance(v, Var):
+                    state.emit(Local(v.name, v.dtype))
         self._emit(count, index, go, body, test)
         low.fresh = fresh
         self._leave(before, after, carried, count, exported)
@@ -346,6 +444,10 @@ class Reading:
         if period > 1:
             self._rest(period)
         return wider, again
+
+    def _is_pair(self, before: dict[str, Value], name: str, guesses: Guesses) -> bool:
+        """Whether a name stands for a complex number whose parts are carried."""
+        return isinstance(before.get(name), Pair) and all(p in guesses for p in parts_of(name))
 
     def _period(self, carried: Sequence[Carried]) -> int:
         """Return after how many iterations arrays have their names again; 1 if it is unknown."""
@@ -378,7 +480,7 @@ class Reading:
     def _condition(self) -> Number | None:
         if self.head.test is None:
             return None
-        with self.low.testing():
+        with self.low.testing(), self.low.expressions.binding_nothing():
             return self.low.expressions.truth(self.head.test)
 
     def _holding(self) -> tuple[Affine, ...]:
@@ -387,19 +489,49 @@ class Reading:
             test = self._condition()
         return () if test is None else test.holds
 
-    def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, tuple[Var, Number]]:
+    def _exported(self, guesses: Guesses, after: dict[str, Value]) -> dict[str, Exported]:
         """Return variables for what the last iteration binds and is read after the loop."""
-        out: dict[str, tuple[Var, Number]] = {}
+        out: dict[str, Exported] = {}
         for name in self.bound:
             value = after.get(name)
-            if name in guesses or not isinstance(value, Number):
+            if name in guesses or value is None:
                 continue
             live = self.runs and self.low.is_live(name, self.head.node)
             if live or name == RESULT:  # which is read only if it has been set
-                dtype = stored(value.kinds)
-                assert dtype is not None
-                out[name] = (Var(dtype, self.state.fresh(name)), value)
+                exported = self._exported_value(name, value)
+                if exported is not None:
+                    out[name] = exported
         return out
+
+    def _exported_value(self, name: str, value: Value) -> Exported | None:
+        if isinstance(value, Complex) and name == RESULT:
+            re, im = (self._exported_value(name, p) for p in (value.re, value.im))
+            assert re is not None
+            assert im is not None
+            assert isinstance(re.value, Number)
+            assert isinstance(im.value, Number)
+            whole = Complex(re.value, im.value, value.kind)
+            return Exported(whole, (*re.numbers, *im.numbers))
+        if isinstance(value, Items) and name == RESULT:
+            parts = [self._exported_value(name, v) for v in value.items]
+            known = [p for p in parts if p is not None]
+            if len(known) < len(parts):
+                return None
+            pairs = tuple(pair for p in known for pair in p.numbers)
+            return Exported(Items(tuple(p.value for p in known)), pairs)
+        if name == RESULT and (isinstance(value, Known) or (
+            isinstance(value, View) and self.loops.is_fixed(value)
+        )):  # fmt: skip
+            return Exported(value, ())
+        if not isinstance(value, Number):
+            return None
+        dtype = stored(value.kinds)
+        assert dtype is not None
+        variable, tag = Var(dtype, self.state.fresh(name)), None
+        if self.state.tagged and value.kind is None and value.tag is not None:
+            tag = Var("int64", self.state.fresh("kind"))
+        after = Number(variable, value.kinds, value.whole, tag=tag)
+        return Exported(after, ((after, value),))
 
     def _go(self, go: str, index: Var, ended: Number) -> None:
         """Write whether there is another iteration."""
@@ -453,7 +585,7 @@ class Reading:
         after: dict[str, Value],
         carried: Sequence[Carried],
         count: Number | None,
-        exported: dict[str, tuple[Var, Number]],
+        exported: dict[str, Exported],
     ) -> None:
         """Have names stand for what they are after the loop."""
         low = self.low
@@ -464,9 +596,14 @@ class Reading:
         for name in self.bound:
             if name in before or name in after:
                 value = after.get(name)
-                kept = isinstance(value, View) and self._is_fixed(value) and self.runs
+                kept = isinstance(value, View) and self.loops.is_fixed(value) and self.runs
                 if isinstance(value, View) and value.buffer.name in homes:
                     kept = False
+                if isinstance(value, Pair) and (
+                    before.get(name) == value or all(p in exported for p in parts_of(name))
+                ):
+                    low.names[name] = value
+                    continue
                 reason = Missing(f"{name!r} may not be bound after the loop")
                 low.names[name] = value if kept and value is not None else reason
         if count is not None and not self.early:
@@ -477,11 +614,5 @@ class Reading:
             trips = self.state.facts.symbol([Affine(0)], [most])
         assert trips is not None
         self.carrying.leave(carried, after, trips, self.runs)
-        for name, (variable, last) in exported.items():
-            low.names[name] = Number(variable, last.kinds, last.whole)
-
-    def _is_fixed(self, view: View) -> bool:
-        """Whether a view is the same one in all iterations."""
-        parts = [view.offset, *(x for a in view.axes for x in (a.extent, a.stride))]
-        fixed = all(x.whole is not None and x.whole.value is not None for x in parts)
-        return fixed and self.state.is_fixed(*(x.expr for x in parts))
+        for name, e in exported.items():
+            low.names[name] = e.value

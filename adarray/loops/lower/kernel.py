@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from adarray.compiler.ir.loopir import Param
+from adarray.compiler.ir.loopir import Const, Expr, Param
 from adarray.compiler.ir.threads import ThreadKernel, used
 from adarray.kernels import build
 from adarray.kernels.simplify import simplified
@@ -15,9 +16,14 @@ from adarray.loops.forms import (
     ArrayForm,
     Bound,
     Form,
+    Known,
+    Listed,
+    ListForm,
     LoopKernel,
     NotCaptured,
     Result,
+    Returnable,
+    Returned,
     Scalar,
     Variable,
     WholeNumber,
@@ -29,15 +35,31 @@ from adarray.loops.lower.elements import Elements
 from adarray.loops.lower.expressions import Expressions
 from adarray.loops.lower.functions import Functions, Scope
 from adarray.loops.lower.gathering import Gathering
-from adarray.loops.lower.intervals import HIGHEST, LOWEST
+from adarray.loops.lower.intervals import HIGHEST, LOWEST, Affine
 from adarray.loops.lower.iteration import Loops
-from adarray.loops.lower.kinds import DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.kinds import CODES, COMPLEX, DTYPES, FLOAT, INT, PYTHON, dtype_of
+from adarray.loops.lower.lists import Lists
 from adarray.loops.lower.numbers import Arithmetic
 from adarray.loops.lower.reductions import Reductions
 from adarray.loops.lower.state import State
-from adarray.loops.lower.statements import Statements
-from adarray.loops.lower.values import Missing, Number, Span, Value, View, integer, number
+from adarray.loops.lower.statements import RESULT, Frame, Statements, flag
+from adarray.loops.lower.values import (
+    Complex,
+    Growing,
+    Items,
+    Missing,
+    Number,
+    Pair,
+    Span,
+    Value,
+    View,
+    integer,
+    number,
+    parts_of,
+)
 from adarray.loops.lower.views import Indexing
+
+_GOES_ON = "%live_loop"  # whether the loop has not returned from the function, among names
 
 
 class LoopLowering:
@@ -81,13 +103,27 @@ class LoopLowering:
         self.expressions = Expressions(self)
         self.calls = Calls(self)
         self.functions = Functions(self)
+        self.lists = Lists(self)
         self.statements = Statements(self)
 
     # -- names -------------------------------------------------------------------------------------
 
+    def bind(self, name: str, value: Value) -> None:
+        """Have a name stand for a value; the parts of a complex number have their own."""
+        if isinstance(value, Complex):
+            re, im = parts_of(name)
+            self.names |= {name: Pair(value.kind), re: value.re, im: value.im}
+        else:
+            self.names[name] = value
+
     def lookup(self, name: str) -> Value:
         """Return what a name stands for."""
         value = self.names.get(name)
+        if isinstance(value, Pair):
+            re, im = (self.lookup(p) for p in parts_of(name))
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, value.kind)
         if value is None:
             if name in self.scope.own:
                 raise self.state.refusal(f"{name!r} may not be bound")
@@ -105,6 +141,7 @@ class LoopLowering:
 
     def is_live(self, name: str, node: ast.AST) -> bool:
         """Whether a name may be read behind a loop."""
+        name = name.partition(".")[0]
         return name in self.scope.live or self.scope.loads[name] > names.loaded(node)[name]
 
     @contextmanager
@@ -125,7 +162,8 @@ class LoopLowering:
             [len(b) for b in s.emitter.blocks], set(s.emitter.names), dict(s.parameters),
             dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
             dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
-            list(self.statements.frames), self.functions.depth, self.scope, self.in_test,
+            list(self.statements.frames), self.functions.depth, list(self.functions.callers),
+            self.scope, self.in_test, dict(self.lists.memories),
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
@@ -133,8 +171,8 @@ class LoopLowering:
         s = self.state
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
          self.names, self.stores, self.homes, self.fresh, self.unsure,
-         self.statements.frames,
-         self.functions.depth, self.scope, self.in_test) = saved  # fmt: skip
+         self.statements.frames, self.functions.depth, self.functions.callers,
+         self.scope, self.in_test, self.lists.memories) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)
@@ -146,18 +184,26 @@ class LoopLowering:
     def start(self) -> None:
         """Have names stand for the variables as they are before the loop."""
         for name, form in self.variables.items():
-            self.names[name] = self._initial(name, form)
+            self.bind(name, self._initial(name, form))
         self.initial = dict(self.names)
 
     def _initial(self, name: str, form: Form) -> Value:
+        if isinstance(form, ListForm):
+            items = [self._initial(f"{name}[{k}]", f) for k, f in enumerate(form.items)]
+            return self.lists.of_caller(name, items)
         if isinstance(form, ArrayForm):
-            if form.dtype not in DTYPES:
+            if form.dtype not in DTYPES | COMPLEX:
                 return Missing(f"{name!r} is an array of {form.dtype}")
             return self.state.array(name, form)
         if isinstance(form, WholeNumber):
             if not LOWEST <= form.value <= HIGHEST:
                 return Missing(f"{name!r} has more than 64 bits")
             return self.state.whole(name, Variable(name), form.value)
+        if isinstance(form, Scalar) and form.dtype in COMPLEX:
+            view = self.state.array(name, ArrayForm(form.dtype, ()))
+            value = self.state.load(view.buffer, integer(0))
+            assert isinstance(value, Complex)
+            return replace(value, kind="python complex") if form.weak else value
         if isinstance(form, Scalar):
             if form.dtype not in DTYPES:
                 return Missing(f"{name!r} is a number of {form.dtype}")
@@ -184,32 +230,118 @@ class LoopLowering:
         )
         return Span(start, stop, step)
 
+    def read(self, loop: ast.For | ast.While, iterable: Any) -> None:
+        """Read the loop."""
+        self.start()
+        if names.returns(loop):
+            self.statements.frames.append(Frame(_GOES_ON, None, True))
+            self.names[_GOES_ON] = flag(True)
+        if isinstance(loop, ast.For):
+            self.loops.walked(loop, self.iterated(loop, iterable))
+        else:
+            self.loops.while_(loop)
+
+    def is_of_several_kinds(self, wanted: Iterable[str]) -> bool:
+        """Whether there are numbers among variables whose type is not known."""
+        values = [self.names[n] for n in (*wanted, RESULT) if n in self.names]
+        while values:
+            v = values.pop()
+            if isinstance(v, Items):
+                values += v.items
+            elif isinstance(v, Number) and v.kind is None:
+                return True
+        return False
+
     def result(self, name: str) -> Result | None:
         """Store what a variable is after the loop; None if it is what it was."""
         value = self.names.get(name)
         if value is None:
             raise self.state.refusal(f"{name!r} may not be bound")
-        if isinstance(value, Missing):
-            raise self.state.refusal(value.reason)
-        if value is self.initial.get(name):
+        parts = [name] if not isinstance(value, Pair) else [name, *parts_of(name)]
+        if all(self.names.get(p) is self.initial.get(p) for p in parts):
             return None
+        return self._result(name, self.lookup(name))
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Return what the loop has appended to lists of the caller's."""
+        out = []
+        for name, form in self.variables.items():
+            value, before = self.names.get(name), self.initial.get(name)
+            if not isinstance(form, ListForm) or not isinstance(before, Growing):
+                continue
+            if value is not before:
+                raise self.state.refusal(f"the name {name!r} of a list is bound anew")
+            memory = self.lists.memories.get(before.count)
+            count = self.lists.count(before)
+            if memory is None or count.whole == Affine(len(form.items)):
+                continue
+            assert count.whole is not None
+            known = count.whole.value
+            flag_ = None if known is not None else self._left(f"{name}_count", count.expr)
+            if self.state.facts.least(count.whole) < len(form.items):
+                raise self.state.refusal(f"items of the list {name!r} are taken away")
+            shape = tuple(e.whole.value for e in memory.shape if e.whole is not None)
+            assert None not in shape
+            item: Form = _form_of(memory.kind)
+            if shape:
+                item = ArrayForm(memory.dtype, tuple(e for e in shape if e is not None))
+            elif memory.kind in COMPLEX or memory.kind == "python complex":
+                item = Scalar(memory.dtype, memory.kind == "python complex")
+            out.append(Listed(name, memory.name, item, len(form.items), known, flag_))
+        return tuple(out)
+
+    def returned(self) -> Returned | None:
+        """Store what the function returns if the loop does so; None if it does not."""
+        live, value = self.names.get(_GOES_ON), self.names.get(RESULT)
+        if not isinstance(live, Number) or value is None:
+            return None
+        if isinstance(live.expr, Const):
+            return None if live.expr.value else Returned(None, self._returnable(value))
+        gone = build.cast(self.numbers.negated(live).expr, "int64")
+        return Returned(self._left("returned", gone), self._returnable(value))
+
+    def _returnable(self, value: Value) -> Returnable:
+        if isinstance(value, Items):
+            return tuple(map(self._returnable, value.items))
+        if isinstance(value, Known) and value.value is None:
+            return value
+        return self._result("result", value)
+
+    def _result(self, name: str, value: Value) -> Result:
+        """Store a value for what comes after the loop."""
+        if isinstance(value, Missing):
+            raise self.state.refusal(value.reason.replace("%", ""))
         if isinstance(value, View):
             return self._array_result(name, value)
+        if isinstance(value, Complex):
+            return self._complex_result(name, value)
         if not isinstance(value, Number):
             raise self.state.refusal(f"{name!r} is {self.expressions.shown(value)} after the loop")
-        kind = value.kind
-        if kind is None:
+        if value.kind is not None:
+            memory = self._left(name, build.cast(value.expr, dtype_of(value.kind)))
+            return Result(name, memory, _form_of(value.kind))
+        if value.tag is None:
             raise self.state.refusal(f"{name!r} is a number of one type or another after the loop")
-        dtype = dtype_of(kind)
+        forms = tuple((CODES[k], _form_of(k)) for k in sorted(value.kinds))
+        memory = self._left(name, value.expr)
+        return Result(name, memory, forms[0][1], self._left(f"{name}_kind", value.tag), forms)
+
+    def _complex_result(self, name: str, value: Complex) -> Result:
+        """Return where a complex number is left."""
+        weak = value.kind == "python complex"
+        dtype = "complex128" if weak else value.kind
+        view = self.state.workspace(f"{name}_out", dtype, (integer(1),))
+        self.state.store(view.buffer, build.index(0), (value.re.expr, value.im.expr))
+        return Result(name, view.buffer.name, Scalar(dtype, weak))
+
+    def _left(self, name: str, value: Expr) -> str:
+        """Return memory of one element in which a number is left."""
+        dtype = value.dtype
         self.state.workspaces += 1
         memory = self.state.parameter(f"{name}_out", Workspace(dtype, (1,)), dtype, True).name
-        self.state.written.add(memory)
         view = self.state.buffer(memory, dtype, (integer(1),))
-        self.state.store(view, build.index(0), build.cast(value.expr, dtype))
-        form: Form = Scalar(dtype, kind in PYTHON)
-        if kind == INT:
-            form = WholeNumber(0)
-        return Result(name, memory, form)
+        self.state.store(view, build.index(0), value)
+        return memory
 
     def _array_result(self, name: str, view: View) -> Result:
         """Return where an array lies after the loop."""
@@ -239,9 +371,29 @@ class LoopLowering:
         return ThreadKernel(name, buffers, scalars, order, (), body)
 
 
-def _used(kernel: ThreadKernel, results: Iterable[Result]) -> ThreadKernel:
+def _form_of(kind: str) -> Form:
+    """Return the form of a number of a kind."""
+    return WholeNumber(0) if kind == INT else Scalar(dtype_of(kind), kind in PYTHON)
+
+
+def _results(value: Returnable) -> list[Result]:
+    """Return what there is of results in what is returned."""
+    if isinstance(value, tuple):
+        return [r for v in value for r in _results(v)]
+    return [value] if isinstance(value, Result) else []
+
+
+def _used(
+    kernel: ThreadKernel, results: Iterable[Result], returned: Returned | None,
+    listed: Iterable[Listed],
+) -> ThreadKernel:  # fmt: skip
     """Return a kernel without parameters that it does not use, and that are no results."""
-    known = used(kernel.body) | {r.parameter for r in results}
+    known = used(kernel.body)
+    if returned is not None:
+        known |= {returned.flag or ""}
+        results = [*results, *_results(returned.value)]
+    known |= {p for r in results for p in (r.parameter, r.which) if p}
+    known |= {p for x in listed for p in (x.parameter, x.count) if p}
     return ThreadKernel(
         kernel.name,
         tuple(b for b in kernel.buffers if b.name in known),
@@ -288,21 +440,31 @@ def lower(
 
     own = frozenset(names.uses([loop]).bound) | frozenset(variables)
     changing: frozenset[str] = frozenset()
+    tagged = False
     while True:
-        state = State(loop.lineno, contents=widened, changing=changing)
+        state = State(loop.lineno, contents=widened, changing=changing, tagged=tagged)
         lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
-        lowering.start()
-        if isinstance(loop, ast.For):
-            lowering.loops.walked(loop, lowering.iterated(loop, iterable))
-        else:
-            lowering.loops.while_(loop)
+        try:
+            lowering.read(loop, iterable)
+        except NotCaptured:
+            if tagged or not state.ambiguous:
+                raise
+            tagged = True
+            continue
         wrong = state.steady & state.written - changing
-        if not wrong:
+        several = not tagged and lowering.is_of_several_kinds(wanted)
+        if not wrong and not several:
             break
         changing |= wrong
+        tagged |= several
     state.line = loop.lineno
-    results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
-    kernel = _used(simplified(lowering.kernel("loop")), results)
+    returned = lowering.returned()
+    results: tuple[Result, ...] = ()
+    if returned is None or returned.flag is not None:
+        results = tuple(r for r in map(lowering.result, sorted(wanted)) if r is not None)
+    listed = lowering.listed()
+    lowering.lists.sized()
+    kernel = _used(simplified(lowering.kernel("loop")), results, returned, listed)
     parameters = {p.name: p for p in state.parameters.values()}
     sources = tuple((n, parameters[n].source) for n in kernel.order)
     writes = tuple(s.name for n, s in sources if isinstance(s, Variable) and n in state.written)
@@ -312,7 +474,7 @@ def lower(
         source = parameters[name].source
         assert isinstance(source, Variable)
         assumed.append((source.name, *bounds))
-    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed)
+    return LoopKernel(kernel, sources, writes, results, tuple(assumed), failed, returned, listed)
 
 
 def _widened(bounds: tuple[int, int], variables: dict[str, Form]) -> tuple[int, int]:

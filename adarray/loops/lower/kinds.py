@@ -19,9 +19,16 @@ from adarray.kernels.types import FLOATS, INTEGERS
 BOOL, INT, FLOAT = "python bool", "python int", "python float"
 PYTHON = frozenset((BOOL, INT, FLOAT))
 DTYPES = frozenset((*INTEGERS, *FLOATS))
-_STORED = {BOOL: "bool", INT: "int64", FLOAT: "float64"}
+# Complex numbers are pairs of real ones, of these dtypes.
+PARTS = {"complex128": "float64", "complex64": "float32", "python complex": "float64"}
+COMPLEX = frozenset(("complex128", "complex64"))
+_STORED = {BOOL: "bool", INT: "int64", FLOAT: "float64", "python complex": "complex128"}
 # What stands for a kind where NumPy resolves dtypes: a Python bool is one of NumPy's.
-_WEAK: dict[str, Any] = {BOOL: np.dtype(bool), INT: int, FLOAT: float}
+_WEAK: dict[str, Any] = {BOOL: np.dtype(bool), INT: int, FLOAT: float,
+                         "python complex": complex}  # fmt: skip
+
+# Numbers of kinds, in kernels that find out which one a number has.
+CODES = {k: i for i, k in enumerate((*sorted(PYTHON), *sorted(DTYPES)))}
 
 Kinds = frozenset[str]
 
@@ -35,7 +42,7 @@ def kind_of(value: Any) -> str | None:
     """Return the kind of a Python or NumPy number; None for all else."""
     if isinstance(value, np.generic):
         name = value.dtype.name
-        return name if name in DTYPES else None
+        return name if name in DTYPES or name in COMPLEX else None
     return {bool: BOOL, int: INT, float: FLOAT}.get(type(value))
 
 
@@ -72,7 +79,7 @@ def is_whole(kind: str) -> bool:
 def resolved(ufunc: np.ufunc, kinds: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the dtypes that a ufunc works in, its result's last; None where it raises."""
     operands = tuple(_WEAK.get(k) or np.dtype(k) for k in kinds)
-    if all(k in PYTHON for k in kinds):
+    if all(k in PYTHON or k == "python complex" for k in kinds):
         # Without a NumPy number, Python's are converted as arrays.
         operands = tuple(np.dtype(dtype_of(k)) for k in kinds)
     try:
@@ -80,11 +87,11 @@ def resolved(ufunc: np.ufunc, kinds: tuple[str, ...]) -> tuple[str, ...] | None:
     except TypeError:
         return None
     names = tuple(d.name for d in dtypes)
-    return names if all(n in DTYPES for n in names) else None
+    return names if all(n in DTYPES or n in COMPLEX for n in names) else None
 
 
 def common(kinds: Iterable[str]) -> str | None:
     """Return the dtype of an array that is made of numbers of some kinds."""
-    samples = {BOOL: False, INT: 0, FLOAT: 0.0}
+    samples = {BOOL: False, INT: 0, FLOAT: 0.0, "python complex": 0j}
     name: str = np.result_type(*(samples.get(k, np.dtype(dtype_of(k))) for k in kinds)).name
-    return name if name in DTYPES else None
+    return name if name in DTYPES or name in COMPLEX else None

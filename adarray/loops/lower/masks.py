@@ -10,7 +10,7 @@ from adarray.compiler.ir.loopir import Expr
 from adarray.kernels import build
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import INT
-from adarray.loops.lower.values import Array, Lazy, Number, Value, View, number
+from adarray.loops.lower.values import Array, Complex, Lazy, Number, Scalar, Value, View, number
 
 if TYPE_CHECKING:
     from adarray.loops.lower.elements import Elements
@@ -39,8 +39,8 @@ class Masks:
     def chosen(self, array: Array, mask: Array) -> Lazy:
         """Return the elements that a mask chooses."""
 
-        def element(indices: tuple[Number, ...]) -> Number:
-            return self.elements.element(array, indices)
+        def element(indices: tuple[Number, ...]) -> Scalar:
+            return self.elements.scalar(array, indices)
 
         pointwise, others = self.elements.reads(array)
         views, more = self.elements.reads(mask)
@@ -63,20 +63,20 @@ class Masks:
         self._store(memory, mask, value)
         return self.chosen(memory, mask)
 
-    def _store(self, target: View, mask: Array, value: Array | Number) -> None:
+    def _store(self, target: View, mask: Array, value: Array | Scalar) -> None:
         with self.elements.nest(target.shape) as indices:
 
             def write() -> None:
-                x = self.elements.element(value, indices)
+                x = self.elements.scalar(value, indices)
                 at = self.elements.views.address(target, indices).expr
                 self.state.store(target.buffer, at, self.elements.stored(x, target.dtype))
 
             self._if(mask, indices, write)
 
-    def store(self, target: View, mask: Array, value: Array | Number) -> None:
+    def store(self, target: View, mask: Array, value: Array | Scalar) -> None:
         """Set the elements that a mask chooses."""
         known = self.elements.mask_of(value)
-        if not isinstance(value, Number) and (
+        if not isinstance(value, (Number, Complex)) and (
             known is None or not self.elements.is_equal(known, mask)
         ):
             raise self.state.refusal("elements that a mask chooses are set to others")
@@ -129,6 +129,6 @@ class ChosenPlace:
         """Return them as they are."""
         return self.masks.chosen(self.view, self.mask)
 
-    def store(self, value: Array | Number) -> None:
+    def store(self, value: Array | Scalar) -> None:
         """Set them."""
         self.masks.store(self.view, self.mask, value)

@@ -30,6 +30,9 @@ class Uses:
         """Note the names in an expression."""
         if node is not None:
             self.exposed |= loaded(node).keys() - self.sure
+            for n in ast.walk(node):
+                if isinstance(n, ast.NamedExpr):  # which may not be evaluated
+                    self.bound[n.target.id] = None
 
     def bind(self, target: ast.expr) -> None:
         """Note what an assignment to a target reads and binds."""
@@ -102,6 +105,22 @@ def _statement(s: ast.stmt, out: Uses) -> None:
         out.read(s.test)
         out.then(uses(s.body), False)
         out.then(uses(s.orelse), False)
+    elif isinstance(s, ast.Try):  # whose handlers are never read
+        for body in (s.body, s.orelse, s.finalbody):
+            out.then(uses(body), True)
+    elif isinstance(s, ast.With):
+        for item in s.items:
+            out.read(item.context_expr)
+        out.then(uses(s.body), True)
+    elif isinstance(s, ast.Delete):
+        for t in s.targets:
+            out.read(t)
+            out.bound |= {n.id: None for n in ast.walk(t) if isinstance(n, ast.Name)}
+            out.sure -= {n.id for n in ast.walk(t) if isinstance(n, ast.Name)}
+    elif isinstance(s, ast.FunctionDef):
+        out.read(s)
+        out.bound[s.name] = None
+        out.sure.add(s.name)
     else:
         out.read(s)
 
@@ -126,13 +145,38 @@ def is_bound_by_assignment(body: Sequence[ast.stmt], name: str) -> bool:
     return False
 
 
+def changed_lists(*nodes: ast.AST) -> set[str]:
+    """Return the names whose methods for lists code calls, or that it adds to in place."""
+    found: set[str] = set()
+    for n in (n for node in nodes for n in ast.walk(node)):
+        target: ast.AST | None = None
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+            target = n.func.value if n.func.attr in ("append", "extend", "pop") else None
+        elif isinstance(n, ast.AugAssign):
+            target = n.target
+        if isinstance(target, ast.Name):
+            found.add(target.id)
+    return found
+
+
+FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.AsyncFunctionDef)
+
+
+def returns(node: ast.AST) -> bool:
+    """Whether code may return from the function that it stands in."""
+    if isinstance(node, ast.Return):
+        return True
+    inside = (c for c in ast.iter_child_nodes(node) if not isinstance(c, FUNCTIONS))
+    return any(map(returns, inside))
+
+
 def leaves(node: ast.AST, in_loop: bool = False) -> bool:
     """Whether a statement may leave the block that it stands in."""
-    if isinstance(node, ast.Return):
+    if isinstance(node, (ast.Return, ast.Raise)):
         return True
     if isinstance(node, (ast.Break, ast.Continue)):
         return not in_loop
-    if isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.AsyncFunctionDef)):
+    if isinstance(node, FUNCTIONS):
         return False
     if isinstance(node, (ast.For, ast.While)):
         in_loop = True
@@ -145,8 +189,10 @@ def breaks(body: Iterable[ast.stmt]) -> bool:
     def found(node: ast.AST) -> bool:
         if isinstance(node, (ast.Break, ast.Return)):
             return True
+        if isinstance(node, FUNCTIONS):
+            return False
         if isinstance(node, (ast.For, ast.While)):
-            return any(isinstance(n, ast.Return) for n in ast.walk(node))
+            return returns(node)
         return any(found(c) for c in ast.iter_child_nodes(node))
 
     return any(map(found, body))
@@ -168,4 +214,4 @@ def ends(body: Sequence[ast.stmt]) -> bool:
     last = body[-1]
     if isinstance(last, ast.If):
         return ends(last.body) and ends(last.orelse)
-    return isinstance(last, (ast.Return, ast.Break, ast.Continue))
+    return isinstance(last, (ast.Return, ast.Break, ast.Continue, ast.Raise))

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Apply, Const, Expr
+from adarray.compiler.ir.loopir import Apply, Const, Expr, Var
 from adarray.kernels import build
 from adarray.kernels.types import FLOATS, INTEGERS
+from adarray.loops.forms import NotCaptured
 from adarray.loops.lower import scalars
 from adarray.loops.lower.integers import Integers
 from adarray.loops.lower.intervals import HIGHEST, LOWEST, Affine
 from adarray.loops.lower.kinds import (
     BOOL,
+    CODES,
     FLOAT,
     INT,
     PYTHON,
@@ -80,6 +82,28 @@ class Arithmetic(Integers):
                 if INT in v.kinds and v.kind == INT and not self.is_exact(v):
                     return None
         return kinds if dtype is not None else None
+
+    def tag(self, a: Number) -> Expr | None:
+        """Return which of its kinds a number has; None if nothing tells."""
+        return a.tag if a.kind is None else build.index(CODES[a.kind])
+
+    def tag_of_one(self, test: Expr, a: Number, b: Number) -> Expr | None:
+        """Return the tag of `a` where a test holds, else that of `b`."""
+        first, second = self.tag(a), self.tag(b)
+        if first is None or second is None or not self.state.tagged:
+            return None
+        return build.where(test, first, second)
+
+    def tag_variable(self, kinds: Kinds, *values: Number) -> Var | None:
+        """Declare a variable for the tag of a number that is one of some; None if nothing tells."""
+        known = self.state.tagged and all(self.tag(v) is not None for v in values)
+        return self.state.local("kind", "int64") if known and len(kinds) > 1 else None
+
+    def set_tag(self, variable: Var | None, value: Number) -> None:
+        """Set such a variable."""
+        tag = self.tag(value)
+        if variable is not None and tag is not None:
+            self.state.assign(variable, tag)
 
     # -- operators ---------------------------------------------------------------------------------
 
@@ -204,21 +228,69 @@ class Arithmetic(Integers):
     def _mixed(self, f: np.ufunc, *args: Number) -> Number:
         """Return what a ufunc makes of numbers of which one may be of several kinds.
 
-        One text computes for all of them. It has float64 for Python's integers and floats, too.
+        One text computes for all of them, if it can; else there is one for each.
+        """
+        try:
+            return self._by_one_text(f, *args)
+        except NotCaptured:
+            if not self.state.tagged or any(self.tag(a) is None for a in args):
+                self.state.ambiguous = True
+                raise
+            return self._by_tags(f, *args)
+
+    def _by_tags(self, f: np.ufunc, *args: Number) -> Number:
+        """Return what a ufunc makes of numbers, computed for each of their kinds."""
+        tags = [self.tag(a) for a in args]
+        result: Number | None = None
+        for kinds in itertools.product(*(sorted(a.kinds) for a in args)):
+            these = [
+                Number(build.cast(a.expr, dtype_of(k)), frozenset((k,)), a.whole)
+                for a, k in zip(args, kinds, strict=True)
+            ]
+            python = set(kinds) <= PYTHON and len(these) == 2
+            one = self._python(f.__name__, *these) if python else self.ufunc(f, *these)
+            if result is None:
+                result = one
+                continue
+            chosen = self.chosen(number(self._are(kinds, tags), BOOL), one, result)
+            if chosen is None:
+                shown = " or ".join(sorted(one.kinds | result.kinds))
+                raise self.state.refusal(f"{f.__name__} gives a number that is {shown}")
+            result = chosen
+        assert result is not None
+        return result
+
+    def _are(self, kinds: Sequence[str], tags: Sequence[Expr | None]) -> Expr:
+        """Return whether tags are those of some kinds."""
+        test: Expr = build.const(True, "bool")
+        for kind, tag in zip(kinds, tags, strict=True):
+            if tag is not None and not isinstance(tag, Const):
+                code = build.index(CODES[kind])
+                test = build.both(test, build.call("equal", "bool", tag, code))
+        return test
+
+    def _by_one_text(self, f: np.ufunc, *args: Number) -> Number:
+        """Return the same where one text computes for all kinds.
+
+        It has float64 for Python's integers and floats, too.
         """
         results: set[str] = set()
         inputs: set[str] = set()
+        tags = [self.tag(a) for a in args] if self.state.tagged else []
+        tag: Expr | None = None
         for kinds in itertools.product(*(a.kinds for a in args)):
             if set(kinds) <= PYTHON:
                 whole = set(kinds) <= {INT, BOOL} and f.__name__ != "divide"
-                results.add(INT if whole else FLOAT)
+                result = INT if whole else FLOAT
                 inputs.add("int64" if whole else "float64")
-                continue
-            dtypes = resolved(f, kinds)
-            if dtypes is None:
-                raise self.state.refusal(f"np.{f.__name__} of {', '.join(kinds)}")
-            results.add(dtypes[-1])
-            inputs |= set(dtypes[:-1])
+            else:
+                dtypes = resolved(f, kinds)
+                if dtypes is None:
+                    raise self.state.refusal(f"np.{f.__name__} of {', '.join(kinds)}")
+                result = dtypes[-1]
+                inputs |= set(dtypes[:-1])
+            results.add(result)
+            tag = self._tag_of_these(kinds, tags, result, tag)
         shown = " or ".join(sorted(set().union(*(a.kinds for a in args))))
         if "int64" in inputs and results & {INT} and len(inputs) > 1:
             small = [a for a in args if a.whole is not None and a.kind == INT]
@@ -241,7 +313,16 @@ class Arithmetic(Integers):
             f.__name__, tuple(build.cast(a.expr, dtype) for a in args), dtype, self.state.let
         )
         assert expr is not None
-        return Number(expr, frozenset(results))
+        return Number(expr, frozenset(results), tag=None if len(results) == 1 else tag)
+
+    def _tag_of_these(
+        self, kinds: tuple[str, ...], tags: Sequence[Expr | None], result: str, rest: Expr | None
+    ) -> Expr | None:
+        """Return the tag of a result: its kind where operands have these, else `rest`."""
+        if not tags or any(t is None for t in tags):
+            return None
+        code = build.index(CODES[result])
+        return code if rest is None else build.where(self._are(kinds, tags), code, rest)
 
     # -- comparisons and truth values --------------------------------------------------------------
 
@@ -302,16 +383,16 @@ class Arithmetic(Integers):
     def both(self, a: Number, b: Number) -> Number:
         """Return whether two truth values are true."""
         expr = build.both(a.expr, b.expr)
-        kinds = frozenset((BOOL,)) if a.kinds | b.kinds == {BOOL} else frozenset(("bool",))
-        return Number(expr, kinds, None, (*a.holds, *b.holds))
+        tag = self.tag_of_one(a.expr, b, a)
+        return Number(expr, a.kinds | b.kinds, None, (*a.holds, *b.holds), (), tag)
 
     def either(self, a: Number, b: Number) -> Number:
         """Return whether one of two truth values is true."""
         expr = build.logical_not(build.both(build.logical_not(a.expr), build.logical_not(b.expr)))
         if not isinstance(expr, Const):
             expr = build.call("logical_or", "bool", a.expr, b.expr)
-        kinds = frozenset((BOOL,)) if a.kinds | b.kinds == {BOOL} else frozenset(("bool",))
-        return Number(expr, kinds, None, (), (*a.fails, *b.fails))
+        tag = self.tag_of_one(a.expr, a, b)
+        return Number(expr, a.kinds | b.kinds, None, (), (*a.fails, *b.fails), tag)
 
     def chosen(self, test: Number, a: Number, b: Number) -> Number | None:
         """Return `a` where `test` holds, else `b`; None if no variable has both."""
@@ -321,7 +402,8 @@ class Arithmetic(Integers):
         dtype = stored(kinds)
         assert dtype is not None
         x, y = build.cast(a.expr, dtype), build.cast(b.expr, dtype)
-        return Number(build.where(test.expr, x, y), kinds, self.hull(a, b, test))
+        tag = self.tag_of_one(test.expr, a, b) if len(kinds) > 1 else None
+        return Number(build.where(test.expr, x, y), kinds, self.hull(a, b, test), tag=tag)
 
     def hull(self, a: Number, b: Number, test: Number | None = None) -> Affine | None:
         """Return what is known of a number that is one of two, by a test."""

@@ -10,7 +10,17 @@ from adarray.compiler.ir.loopir import Apply
 from adarray.kernels import build
 from adarray.kernels.types import FLOATS
 from adarray.loops.lower.kinds import BOOL, FLOAT, INT, dtype_of
-from adarray.loops.lower.values import Items, Lazy, Number, Span, Value, Walk, integer, number
+from adarray.loops.lower.values import (
+    Growing,
+    Items,
+    Lazy,
+    Number,
+    Span,
+    Value,
+    Walk,
+    integer,
+    number,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.calls import Calls
@@ -31,6 +41,7 @@ class PythonCalls:
             builtins.bool: self.to_bool, builtins.range: self.range,
             builtins.enumerate: self.enumerate, builtins.zip: self.zip,
             builtins.reversed: self.reversed, builtins.sum: self.builtin_sum,
+            builtins.divmod: self.divmod, builtins.round: self.round,
             builtins.pow: lambda a, b: self.elements.operator(
                 "power", calls.numeric(a), calls.numeric(b)
             ),
@@ -63,12 +74,23 @@ class PythonCalls:
         """Return the largest of some numbers."""
         return self._extreme("greater", args)
 
+    def divmod(self, a: Value, b: Value) -> Value:
+        """Return quotient and remainder."""
+        x, y = self.calls.numeric(a), self.calls.numeric(b)
+        return Items(tuple(self.elements.operator(n, x, y) for n in ("floor_divide", "remainder")))
+
+    def round(self, x: Value) -> Value:
+        """Return the nearest integer, the even one of two."""
+        return self.calls.whole(self.low.expressions.as_number(x), "rint")
+
     def length(self, x: Value) -> Value:
         """Return the extent of the first axis, or the number of items."""
         if isinstance(x, Items):
             return integer(len(x.items))
         if isinstance(x, Span):
             return self.low.loops.walk(x).count
+        if isinstance(x, Growing):
+            return self.low.lists.count(x)
         array = self.calls.array(x)
         if isinstance(array, Lazy) and array.mask is not None:
             return self.elements.masks.count(array.mask)
@@ -92,6 +114,8 @@ class PythonCalls:
 
     def builtin_sum(self, x: Value, start: Value | None = None) -> Value:
         """Return the sum of some numbers."""
+        if isinstance(x, Growing):
+            x = self.low.lists.walk(x)
         if isinstance(x, Walk) and start is None:
             return self._summed(x)
         if not isinstance(x, Items):
@@ -115,9 +139,11 @@ class PythonCalls:
             x = self.low.expressions.as_number(walk.item(k))
             self.state.assign(total, Apply(dtype, "add", (total, x.expr)))
         assert walk.count.whole is not None
-        if not self.numbers.facts.at_least(walk.count.whole, 1):
-            kinds |= {INT}
-        return Number(total, kinds)
+        if self.numbers.facts.at_least(walk.count.whole, 1):
+            return Number(total, kinds)
+        some = build.call("less", "bool", build.index(0), walk.count.expr)
+        tag = self.numbers.tag_of_one(some, Number(total, kinds), integer(0))
+        return Number(total, kinds | {INT}, tag=tag)
 
     def range(self, *args: Value) -> Value:
         """Return a range."""

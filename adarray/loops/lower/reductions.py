@@ -11,9 +11,18 @@ from adarray.kernels import build
 from adarray.kernels.types import FLOATS
 from adarray.loops.lower.elements import Elements
 from adarray.loops.lower.intervals import Affine
-from adarray.loops.lower.kinds import resolved
+from adarray.loops.lower.kinds import COMPLEX, PARTS, resolved
 from adarray.loops.lower.scalars import wrapped
-from adarray.loops.lower.values import Array, Lazy, Number, View, integer, number
+from adarray.loops.lower.values import (
+    Array,
+    Complex,
+    Lazy,
+    Number,
+    Scalar,
+    View,
+    integer,
+    number,
+)
 
 Combine = Callable[[Expr, Expr], Expr]
 
@@ -125,10 +134,27 @@ class Reductions:
 
     def sum(
         self, value: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Array | Number:
+    ) -> Array | Scalar:
         """Return sums."""
+        if value.dtype in COMPLEX:
+            return self._complex_sum(value, axis, keepdims)
         zero = build.const(0, self._total(value.dtype))
         return self.folded(value, axis, keepdims, zero, _added)
+
+    def _complex_sum(
+        self, value: Array, axis: int | tuple[int, ...] | None, keepdims: bool
+    ) -> Array | Scalar:
+        parts = [self.sum(self.elements.part(value, p), axis, keepdims) for p in (True, False)]
+        re, im = parts
+        if isinstance(re, Number) and isinstance(im, Number):
+            return Complex(re, im, value.dtype)
+        assert isinstance(re, Lazy)
+
+        def element(indices: tuple[Number, ...]) -> Scalar:
+            first, second = (self.elements.element(p, indices) for p in parts)
+            return Complex(first, second, value.dtype)
+
+        return Lazy(value.dtype, re.shape, element, (), re.others, True)
 
     def prod(
         self, value: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
@@ -145,11 +171,11 @@ class Reductions:
 
     def mean(
         self, value: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Array | Number:
+    ) -> Array | Scalar:
         """Return means."""
         axes = self._axes(value, axis)
         floats = self.elements.to_float(value)
-        assert not isinstance(floats, Number)
+        assert isinstance(floats, (View, Lazy))
         total = self.sum(floats, axis, keepdims)
         if isinstance(value, Lazy) and value.mask is not None:
             return self.elements.ufunc(np.true_divide, total, self.elements.masks.count(value.mask))
@@ -183,13 +209,13 @@ class Reductions:
             zero = self.numbers.constant(0)
             assert zero is not None
             truths = self.elements.ufunc(np.not_equal, value, zero)
-            assert not isinstance(truths, Number)
+            assert isinstance(truths, (View, Lazy))
             value = truths
         return self.folded(value, axis, keepdims, build.const(every, "bool"), combine)
 
     # -- products ----------------------------------------------------------------------------------
 
-    def matmul(self, a: Array, b: Array) -> Array | Number:
+    def matmul(self, a: Array, b: Array) -> Array | Scalar:
         """Return the matrix product of arrays of one or two axes."""
         if any(self.elements.mask_of(x) is not None for x in (a, b)):
             raise self.state.refusal("a matrix product of chosen elements")
@@ -202,6 +228,8 @@ class Reductions:
         if not self.views.same(inner, b.shape[0]):
             raise self.state.refusal("a matrix product of arrays whose shapes are not known to fit")
         dtype = dtypes[-1]
+        if dtype in COMPLEX:
+            return self._complex_product(self._in_memory(a), self._in_memory(b), dtype)
         if len(b.shape) == 2:
             a = self._in_memory(a)
         if len(a.shape) == 2:
@@ -217,6 +245,28 @@ class Reductions:
                 y = self.elements.element(b, (k, *column))
                 self.state.assign(total, _added(total, self._product(x, y, dtype)))
             return number(total, dtype)
+
+        shape = (*a.shape[:-1], *b.shape[1:])
+        if not shape:
+            return element(())
+        reads = tuple(v for x in (a, b) for views in self.elements.reads(x) for v in views)
+        return Lazy(dtype, shape, element, (), reads, True)
+
+    def _complex_product(self, a: Array, b: Array, dtype: str) -> Array | Scalar:
+        """Return a product of complex numbers."""
+        part, complexes = PARTS[dtype], self.elements.complexes
+
+        def element(indices: tuple[Number, ...]) -> Scalar:
+            row, column = indices[: len(a.shape) - 1], indices[len(a.shape) - 1 :]
+            totals = [self.state.local("total", part, build.const(0, part)) for _ in range(2)]
+            with self.state.loop("k", a.shape[-1], True) as k:
+                x = complexes.cast(self.elements.scalar(a, (*row, k)), dtype)
+                y = complexes.cast(self.elements.scalar(b, (k, *column)), dtype)
+                product = complexes.ufunc(np.multiply, x, y)
+                assert isinstance(product, Complex)
+                for total, p in zip(totals, (product.re, product.im), strict=True):
+                    self.state.assign(total, _added(total, p.expr))
+            return Complex(number(totals[0], part), number(totals[1], part), dtype)
 
         shape = (*a.shape[:-1], *b.shape[1:])
         if not shape:

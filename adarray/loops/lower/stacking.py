@@ -11,7 +11,20 @@ import numpy as np
 from adarray.kernels import build
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import common
-from adarray.loops.lower.values import Array, Items, Lazy, Number, Part, Value, View, Walk, integer
+from adarray.loops.lower.values import (
+    Array,
+    Complex,
+    Growing,
+    Items,
+    Lazy,
+    Number,
+    Part,
+    Scalar,
+    Value,
+    View,
+    Walk,
+    integer,
+)
 from adarray.loops.lower.values import number as number_of
 
 if TYPE_CHECKING:
@@ -39,15 +52,18 @@ class StackingCalls:
 
     def array(self, x: Value, dtype: Value | None = None) -> Value:
         """Return a new array of what a list holds, or of an array's elements."""
+        if isinstance(x, Growing):
+            x = self.low.lists.array(x)
+            if dtype is None:
+                return x
         if isinstance(x, Walk):
             return self._of_walk(x, dtype)
         if not isinstance(x, Items):
             value = self.calls.numeric(x)
-            if isinstance(value, Number):
+            if isinstance(value, (Number, Complex)):
                 raise self.state.refusal("np.array of a number")
             name = self.calls.dtype(dtype, value.dtype)
             converted = self.elements.cast(value, name)
-            assert not isinstance(converted, Number)
             return self.elements.materialised(converted)
         items = [self._item(v) for v in x.items]
         kinds = [k for v in items for k in self.elements.kinds(v)]
@@ -70,14 +86,14 @@ class StackingCalls:
             self.state.store(result.buffer, at, self.elements.stored(x, result.dtype))
         return result
 
-    def _item(self, value: Value) -> Array | Number:
+    def _item(self, value: Value) -> Array | Scalar:
         if isinstance(value, Items):
             array = self.array(value)
             assert isinstance(array, View)
             return array
         return self.elements.number(self.calls.numeric(value))
 
-    def _stacked(self, items: list[Array | Number], dtype: str) -> View:
+    def _stacked(self, items: list[Array | Scalar], dtype: str) -> View:
         """Return an array with the items along a new first axis."""
         shapes = [self.elements.shape(v) for v in items]
         first = shapes[0] if shapes else ()
@@ -93,7 +109,10 @@ class StackingCalls:
         """Return arrays along a new first axis."""
         if axis is not None and self.calls.axis(axis) != 0:
             raise self.state.refusal("np.stack along another axis than the first")
-        if not isinstance(x, Items):
+        if isinstance(x, Growing):
+            count = self.low.lists.count(x)
+            self.state.fail_if(build.call("less", "bool", count.expr, build.index(1)))
+        elif not isinstance(x, Items):
             raise self.state.refusal("np.stack of what is no list")
         return self.array(x)
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from adarray.kernels.lower import RESERVED
 from adarray.kernels.values import Emitter
 from adarray.loops.forms import ArrayForm, Bound, Extent, NotCaptured, Source, Variable, Workspace
 from adarray.loops.lower.intervals import Affine, Facts
-from adarray.loops.lower.kinds import INT
-from adarray.loops.lower.values import Axis, Buffer, Number, View, integer, number
+from adarray.loops.lower.kinds import COMPLEX, INT, PARTS
+from adarray.loops.lower.values import Axis, Buffer, Complex, Number, View, integer, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class State:
         Memories of integers of which it is assumed that nothing writes them.
     changing : frozenset of str
         Those of which that is not assumed.
+    tagged : bool
+        Whether the kernel finds out which of its kinds a number has.
+    ambiguous : bool
+        Whether that would help.
     """
 
     line: int
@@ -70,6 +74,8 @@ class State:
     contents_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     steady: set[str] = field(default_factory=set)
     changing: frozenset[str] = frozenset()
+    tagged: bool = False
+    ambiguous: bool = False
 
     def __post_init__(self) -> None:
         self.emitter.names |= RESERVED | set(SPELLED.values())
@@ -103,7 +109,7 @@ class State:
     def named(self, name: str, value: Number) -> Number:
         """Return a number by a name."""
         expr = self.let(name, value.expr)
-        return Number(expr, value.kinds, value.whole, value.holds, value.fails)
+        return replace(value, expr=expr)
 
     def local(self, name: str, dtype: str, init: Expr | None = None) -> Var:
         """Declare a variable."""
@@ -166,7 +172,8 @@ class State:
     def array(self, name: str, form: ArrayForm) -> View:
         """Return an array of the caller's."""
         if name not in self.buffers:
-            memory = self.parameter(name, Variable(name), form.dtype, True)
+            part = PARTS.get(form.dtype, form.dtype)
+            memory = self.parameter(name, Variable(name), part, True)
             shape = tuple(
                 self.whole(f"{name}_{axis}", Extent(name, axis), extent)
                 for axis, extent in enumerate(form.shape)
@@ -222,7 +229,9 @@ class State:
         if count > 1 << 32:
             raise self.refusal("an array inside of the loop has no known size")
         self.workspaces += 1
-        memory = self.parameter(name, Workspace(dtype, (count,)), dtype, True)
+        part = PARTS.get(dtype, dtype)
+        elements = 2 * count if dtype in COMPLEX else count
+        memory = self.parameter(name, Workspace(part, (elements,)), part, True)
         self.written.add(memory.name)
         shape = tuple(
             e if build.is_simple(e.expr) else number(self.once(f"{name}_{i}", e.expr), INT, e.whole)
@@ -244,22 +253,40 @@ class State:
             return
         if isinstance(condition, Const):
             raise self.refusal("it raises an error")
+        self.emit(if_(condition, [self._failure()]))
+
+    def fail(self) -> None:
+        """Note that Python raises an error."""
+        self.emit(self._failure())
+
+    def _failure(self) -> Stmt:
         if _FAILED not in self.parameters:
             name = self.fresh("failed")
             self.parameters[_FAILED] = Parameter(name, _FAILED[0], "int64", True)
         name = self.parameters[_FAILED].name
         self.written.add(name)
-        self.emit(if_(condition, [Store(name, build.index(0), build.index(1))]))
+        return Store(name, build.index(0), build.index(1))
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def load(self, buffer: Buffer, at: Number) -> Number:
+    def load(self, buffer: Buffer, at: Number) -> Number | Complex:
         """Return an element, by a name."""
+        if buffer.dtype in COMPLEX:
+            return self._pair(buffer, at)
         expr = self.let(f"{buffer.name}_at", Load(buffer.dtype, buffer.name, at.expr))
         whole = None
         if buffer.dtype in INTEGERS and buffer.dtype != "uint64":
             whole = self._loaded(buffer, at)
         return number(expr, buffer.dtype, whole)
+
+    def _pair(self, buffer: Buffer, at: Number) -> Complex:
+        part = PARTS[buffer.dtype]
+        first = build.multiply(build.index(2), at.expr)
+        parts = []
+        for name, place in (("re", first), ("im", build.add(first, build.index(1)))):
+            expr = self.let(f"{buffer.name}_{name}", Load(part, buffer.name, place))
+            parts.append(number(expr, part))
+        return Complex(parts[0], parts[1], buffer.dtype)
 
     def _loaded(self, buffer: Buffer, at: Number) -> Affine:
         """Return what is known of an integer in memory."""
@@ -295,8 +322,16 @@ class State:
                     self.facts.narrow(symbol, *bounds)
         return len(self.contents_of) > known
 
-    def store(self, buffer: Buffer, index: Expr, value: Expr) -> None:
-        """Set an element."""
+    def store(self, buffer: Buffer, index: Expr, value: Expr | tuple[Expr, Expr]) -> None:
+        """Set an element; a complex one to its parts."""
+        if isinstance(value, tuple):
+            first = build.multiply(build.index(2), index)
+            self.written.add(buffer.name)
+            self.emit(Store(buffer.name, first, value[0]))
+            self.emit(Store(buffer.name, build.add(first, build.index(1)), value[1]))
+            return
+        if buffer.dtype in COMPLEX:
+            raise self.refusal("complex numbers where only real ones are understood")
         self.written.add(buffer.name)
         self.emit(Store(buffer.name, index, value))
 

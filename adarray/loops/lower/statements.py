@@ -18,7 +18,18 @@ from adarray.loops.lower.expressions import BINARY
 from adarray.loops.lower.gathering import GatheredPlace
 from adarray.loops.lower.kinds import BOOL, stored
 from adarray.loops.lower.masks import ChosenPlace
-from adarray.loops.lower.values import Items, Lazy, Missing, Number, Value, View, Walk, number
+from adarray.loops.lower.values import (
+    Complex,
+    Growing,
+    Items,
+    Lazy,
+    Missing,
+    Number,
+    Value,
+    View,
+    Walk,
+    number,
+)
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
@@ -72,7 +83,9 @@ class Statements:
             ast.If: lambda s: self._if(s, s.body, s.orelse), ast.Expr: self._expression,
             ast.For: self._for, ast.While: self._while,
             ast.Pass: lambda _: None, ast.Break: self._jump, ast.Continue: self._jump,
-            ast.Return: self._jump, ast.Assert: self._assert,
+            ast.Return: self._jump, ast.Assert: self._assert, ast.Raise: self._raise,
+            ast.Try: self._try, ast.With: self._with, ast.Delete: self._delete,
+            ast.FunctionDef: self._define,
         }  # fmt: skip
 
     def _for(self, s: ast.For) -> None:
@@ -96,13 +109,13 @@ class Statements:
                     self._if(s, [*s.body, *rest], s.orelse)
                     return
             self.statement(s)
-            if isinstance(s, (ast.Break, ast.Continue, ast.Return)):
+            if isinstance(s, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
                 return
             if jumps and rest:
-                self._guarded(rest)
+                self.guarded(rest)
                 return
 
-    def _guarded(self, rest: Sequence[ast.stmt]) -> None:
+    def guarded(self, rest: Sequence[ast.stmt]) -> None:
         """Read what is done only if nothing has left the innermost body."""
         live = self.low.names[self.frames[-1].live]
         assert isinstance(live, Number)
@@ -153,6 +166,8 @@ class Statements:
             if not frames:
                 raise self.state.refusal("return leaves the loop")
             value = Known(None) if s.value is None else self.low.expressions.value(s.value)
+            if isinstance(value, (Items, Growing)):
+                value = self.settled(value, "result")
             self.low.names[RESULT] = self.low.elements.settled(value, "result")
         for frame in frames:
             self.low.names[frame.live] = flag(False)
@@ -162,12 +177,55 @@ class Statements:
     def _assert(self, s: ast.Assert) -> None:
         with self.low.testing():
             test = self.low.expressions.truth(s.test)
-        if not isinstance(test.expr, Const) or not test.expr.value:
-            raise self.state.refusal("an assertion that is not known to hold")
+        self.state.fail_if(self.low.numbers.negated(test).expr)
+
+    def _raise(self, _: ast.Raise) -> None:
+        """Note that Python raises an error; nothing that comes next is of use."""
+        self.state.fail()
+        self.low.names[self.frames[-1].live] = flag(False)
+
+    def _try(self, s: ast.Try) -> None:
+        # An error that is handled is noted as any other is: then the loop runs in Python.
+        if s.finalbody and any(map(names.leaves, (*s.body, *s.orelse))):
+            raise self.state.refusal("a jump out of a statement that has a finally clause")
+        self.block([*s.body, *s.orelse, *s.finalbody])
+
+    def _with(self, s: ast.With) -> None:
+        for item in s.items:
+            if item.optional_vars is not None or not self._is_errstate(item.context_expr):
+                raise self.state.refusal("the statement with is not understood")
+        self.block(s.body)
+
+    def _is_errstate(self, node: ast.expr) -> bool:
+        """Whether a context only says that NumPy goes on where a number is odd."""
+        if not isinstance(node, ast.Call) or node.args:
+            return False
+        function = self.low.expressions.value(node.func)
+        if not isinstance(function, Known) or function.value is not np.errstate:
+            return False
+        return all(
+            k.arg in ("all", "divide", "over", "under", "invalid")
+            and isinstance(k.value, ast.Constant) and k.value.value in ("ignore", "warn")
+            for k in node.keywords
+        )  # fmt: skip
+
+    def _delete(self, s: ast.Delete) -> None:
+        for target in s.targets:
+            if not isinstance(target, ast.Name):
+                raise self.state.refusal("an item or an attribute is deleted")
+            self.low.lookup(target.id)
+            self.low.names[target.id] = Missing(f"{target.id!r} may not be bound")
+
+    def _define(self, s: ast.FunctionDef) -> None:
+        if s.decorator_list:
+            raise self.state.refusal("a function that is decorated")
+        self.low.names[s.name] = self.low.functions.closure(s)
 
     # -- assignments -------------------------------------------------------------------------------
 
     def _assign(self, s: ast.Assign) -> None:
+        if len(s.targets) == 1 and self._new_lists(s.targets[0], s.value):
+            return
         value = self.low.expressions.value(s.value)
         first = s.targets[0]
         if len(s.targets) > 1 or isinstance(first, (ast.Tuple, ast.List)):
@@ -175,6 +233,31 @@ class Statements:
             value = self._fixed(value)
         for target in s.targets:
             self.bind(target, value)
+
+    def _new_lists(self, target: ast.expr, value: ast.expr) -> bool:
+        """Assign lists that the loop appends to, if there are any, and what is assigned as well."""
+        targets, values = [target], [value]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            targets, values = target.elts, value.elts
+        new = [
+            t.id if isinstance(t, ast.Name) and t.id in self.low.scope.lists
+            and isinstance(v, ast.List) else None
+            for t, v in zip(targets, values, strict=False)
+        ]  # fmt: skip
+        if not any(new) or len(targets) != len(values):
+            return False
+        bound: list[Value] = []
+        for name, v in zip(new, values, strict=True):
+            if name is not None and isinstance(v, ast.List):
+                bound.append(self.low.lists.created(v, name))
+            else:
+                bound.append(self._fixed(self.low.expressions.value(v)))
+        for t, x in zip(targets, bound, strict=True):
+            if isinstance(x, Growing) and isinstance(t, ast.Name):
+                self.low.names[t.id] = x
+            else:
+                self.bind(t, x)
+        return True
 
     def _annotated(self, s: ast.AnnAssign) -> None:
         if s.value is not None:
@@ -191,7 +274,7 @@ class Statements:
         """Assign a value to a target."""
         self.state.line = getattr(target, "lineno", self.state.line)
         if isinstance(target, ast.Name):
-            self.low.names[target.id] = self._at_home(target.id, value)
+            self.low.bind(target.id, self._at_home(target.id, value))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
@@ -213,6 +296,8 @@ class Statements:
             raise self.state.refusal(value.reason)
         if isinstance(value, Walk):
             raise self.state.refusal("a list or an iterator that has a name")
+        if isinstance(value, Growing):
+            raise self.state.refusal("a list that has two names")
         return self.low.elements.settled(value, name)
 
     def _at_home(self, name: str, value: Value) -> Value:
@@ -275,6 +360,9 @@ class Statements:
     def _in_place(self, s: ast.AugAssign) -> None:
         if isinstance(s.target, ast.Name):
             old = self.low.lookup(s.target.id)
+            if isinstance(old, Growing):
+                self._add_to_list(s, old)
+                return
             view = old if isinstance(old, View) else None
         elif isinstance(s.target, ast.Subscript):
             place = self._place(s.target)
@@ -293,11 +381,19 @@ class Statements:
         result = self.low.expressions.operator(s.op, old, value)
         if view is None:
             assert isinstance(s.target, ast.Name)
-            self.low.names[s.target.id] = self.settled(result, s.target.id)
+            self.low.bind(s.target.id, self.settled(result, s.target.id))
             return
         if view.axes or isinstance(s.target, ast.Name):
             self._check_cast(s.op, view.dtype, result)
         self.store(view, result)
+
+    def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
+        if not isinstance(s.op, ast.Add) or not isinstance(s.value, (ast.List, ast.Tuple)):
+            raise self.state.refusal("an operator in place of a list")
+        if x.depth != self.low.functions.depth:
+            raise self.state.refusal("a list that another function changes")
+        for item in s.value.elts:
+            self.low.lists.append(x, item)
 
     def _chosen_in_place(self, s: ast.AugAssign, place: ChosenPlace | GatheredPlace) -> None:
         """Change chosen elements: all of them are read before the first is set."""
@@ -379,15 +475,26 @@ class Statements:
 
     def _result(self, value: Value | None, body: list[Stmt]) -> Value:
         """Return what a function returns if it does so in one part of a branch."""
+        if isinstance(value, Items):
+            return Items(tuple(self._result(v, body) for v in value.items))
+        if isinstance(value, Complex):
+            re, im = (self._result(p, body) for p in (value.re, value.im))
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, value.kind)
+        if isinstance(value, Known) or (isinstance(value, View) and self.low.loops.is_fixed(value)):
+            return value
         if not isinstance(value, Number):
             return Missing("one object or another")
         dtype = stored(value.kinds)
         assert dtype is not None
         variable = self.state.local("result", dtype)
+        tag = self.low.numbers.tag_variable(value.kinds, value)
         with self.state.block() as last:
             self.state.assign(variable, value.expr)
+            self.low.numbers.set_tag(tag, value)
         body += last
-        return Number(variable, value.kinds, value.whole)
+        return Number(variable, value.kinds, value.whole, tag=tag)
 
     def _merged(
         self, name: str, test: Number, then: tuple[Value, list[Stmt]],
@@ -401,6 +508,14 @@ class Statements:
             pairs = zip(a.items, b.items, strict=True)
             parts = (self._merged(name, test, (x, body), (y, other)) for x, y in pairs)
             return Items(tuple(parts))
+        if isinstance(a, Complex) and isinstance(b, Complex) and a.kind == b.kind:
+            re, im = (
+                self._merged(name, test, (p, body), (q, other))
+                for p, q in ((a.re, b.re), (a.im, b.im))
+            )
+            assert isinstance(re, Number)
+            assert isinstance(im, Number)
+            return Complex(re, im, a.kind)
         if not isinstance(a, Number) or not isinstance(b, Number):
             return Missing(f"{name!r} is one object or another")
         merged = self.low.expressions.one_of(name, test, (body, a), (other, b))

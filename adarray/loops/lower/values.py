@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import Expr
 from adarray.kernels import build
-from adarray.loops.forms import Known
+from adarray.loops.forms import Known, NotCaptured
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import INT, Kinds, dtype_of
 
@@ -26,6 +27,8 @@ class Number:
         Of a whole number.
     holds, fails : tuple of Affine
         Of a truth value: forms that are not negative if it is true, and if it is not.
+    tag : Expr, optional
+        Of a number of several kinds: which it has, as `CODES` tells.
     """
 
     expr: Expr
@@ -33,6 +36,7 @@ class Number:
     whole: Affine | None = None
     holds: tuple[Affine, ...] = ()
     fails: tuple[Affine, ...] = ()
+    tag: Expr | None = None
 
     @property
     def kind(self) -> str | None:
@@ -41,8 +45,37 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex number."""
+
+    re: Number
+    im: Number
+    kind: str
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kind, as that of other numbers."""
+        return frozenset((self.kind,))
+
+    @property
+    def expr(self) -> Expr:
+        """What a real number is in the text: no complex one is that."""
+        raise NotCaptured("complex numbers where only real ones are understood", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a name of a complex number stands for: its parts have names of their own."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of the kernel that holds an array row by row."""
+    """Memory of the kernel that holds an array row by row.
+
+    The parts of a complex number lie one behind the other; `strides` count numbers.
+    """
 
     name: str
     dtype: str
@@ -115,16 +148,19 @@ class Lazy:
         Arrays with equal keys have equal elements, as long as nothing is written.
     mask : Array, optional
         Of its elements there are only those where this holds, one behind the other.
+    shares : bool
+        Whether it is memory in NumPy, in which others may write.
     """
 
     dtype: str
     shape: tuple[Number, ...]
-    element: Callable[[tuple[Number, ...]], Number]
+    element: Callable[[tuple[Number, ...]], Number | Complex]
     pointwise: tuple[View, ...] = ()
     others: tuple[View, ...] = ()
     heavy: bool = False
     key: tuple[Hashable, ...] = ()
     mask: View | Lazy | None = None
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +221,51 @@ class Method:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A function that the loop itself defines.
+
+    Attributes
+    ----------
+    node : FunctionDef or Lambda
+    depth : int
+        Of the calls in which it is defined: the names there are what it reads.
+    defaults : tuple of (str, Value)
+        Of its parameters.
+    """
+
+    node: ast.FunctionDef | ast.Lambda
+    depth: int
+    defaults: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A list that the loop appends to.
+
+    Attributes
+    ----------
+    count : str
+        What its number of items has as a name.
+    depth : int
+        Of the calls of the function that has it.
+    """
+
+    count: str
+    depth: int
+
+
+Scalar = Number | Complex
 Array = View | Lazy
-Value = Number | View | Lazy | Items | Span | Walk | Part | Missing | Method | Known
+Value = (
+    Number | Complex | Pair | View | Lazy | Items | Span | Walk | Part | Missing | Method
+    | Closure | Growing | Known
+)  # fmt: skip
+
+
+def parts_of(name: str) -> tuple[str, str]:
+    """Return the names of the parts of a complex number that has a name."""
+    return f"{name}.re", f"{name}.im"
 
 
 def integer(value: int) -> Number:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adarray.arrays.adarray import ADArray
+from adarray.base.draws import drawn_into, numbered
 from adarray.base.engines import TracingEngine
 from adarray.base.errors import NotDifferentiableError
 from adarray.base.runtime import MODE
@@ -114,7 +115,8 @@ def _draw_into(
     size = options.pop("size", None)
     if size is not None and np.broadcast_shapes(size) != out.shape:
         raise ValueError("size must match out.shape when used together")
-    return assign(out, ADArray(getattr(raw, name)(size=out.shape, **options)))  # type: ignore[return-value]
+    r = drawn_into(out, name, lambda shape: getattr(raw, name)(size=shape, **options))
+    return assign(out, ADArray(r))  # type: ignore[return-value]
 
 
 def _choice(
@@ -221,8 +223,8 @@ class Generator(np.random.Generator):
         if not creation.holds(x) and not isinstance(out, Handle):
             return lift(self._raw.permuted(plain(x), axis=axis, out=out), (out,))
         x = creation.asarray(x)
-        numbers = np.arange(x.size).reshape(x.shape)
-        r = np.reshape(np.reshape(x, -1)[self._raw.permuted(numbers, axis=axis)], x.shape)
+        order = self._raw.permuted(numbered(x, out), axis=axis)
+        r = np.reshape(np.reshape(x, -1)[order], x.shape)
         if out is None:
             return r
         if not isinstance(out, Handle):

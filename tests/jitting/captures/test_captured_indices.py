@@ -35,6 +35,7 @@ def knots_too(u: Any) -> Any:
     return np.sum(np.interp(KNOTS[:4], np.sort(u), HEIGHTS * u) ** 2)
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("f", [written_rows, written_twice, interpolated, knots_too])
 @pytest.mark.parametrize(
     "derivative",

@@ -15,6 +15,7 @@ from captured_runs import plain, same
 import adarray
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("calls", [1, 2, 3])
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")

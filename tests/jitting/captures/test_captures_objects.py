@@ -132,6 +132,7 @@ def test_a_jitted_method() -> None:
     agree(b.forward, lambda x: x * 4.0, X)
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_jitted_methods_do_not_keep_objects_alive() -> None:
     a = Decorated(np.ones(4))
     for _ in range(4):

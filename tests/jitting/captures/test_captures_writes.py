@@ -69,6 +69,7 @@ def places() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("place", places())
 @pytest.mark.filterwarnings("ignore::adarray.jitting.JitWarning")

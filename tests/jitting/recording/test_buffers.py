@@ -192,6 +192,7 @@ def program(rng: np.random.Generator) -> Callable[[Any], Any]:
     return f
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -188,6 +188,7 @@ def run(f: Callable[[Any], Any]) -> list[warnings.WarningMessage]:
     return [w for w in said if issubclass(w.category, JitWarning)]
 
 
+@pytest.mark.slow_on("openmp")
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded(name: str, backend: str) -> None:
     with adarray.use(backend):

@@ -10,9 +10,9 @@ from adarray.compiler.ir.loopir import Fold, For, Kernel, Local, Total, statemen
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
-    counts_of,
     evaluate,
     extents_of,
+    most_of,
     padded,
     with_lets,
 )
@@ -62,9 +62,9 @@ class KernelFacts:
 
     @cached_property
     def inner(self) -> list[int | None]:
-        """The same in the parallel loop, None for those that cannot be told."""
+        """The most of each in the parallel loop, None for those that cannot be told."""
         loop = self.parallel
-        return [] if loop is None else counts_of(loop.body, with_lets(loop.body, self.known))
+        return [] if loop is None else most_of(loop.body, with_lets(loop.body, self.known))
 
     @cached_property
     def longest_inner(self) -> int | None:

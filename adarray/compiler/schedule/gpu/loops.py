@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import (
     Apply,
+    Const,
     Expr,
     Fail,
     Fold,
@@ -227,10 +228,12 @@ def running(loop: For) -> tuple[Fold, Store] | None:
 
 def across(loop: For) -> bool:
     """Whether iterations of a parallel loop store what they fold across the rows of an array."""
-    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    along, fixed = neighbours(loop)
+    all_lets = (s for s in statements(loop.body) if isinstance(s, Let))
+    lets = {s.name: s.value for s in all_lets if s.name not in fixed}
     for s in statements(loop.body):
         parts = running(s) if isinstance(s, For) else None
-        if parts is not None and slope(parts[1].index, loop.var, lets) == ONE:
+        if parts is not None and slope(parts[1].index, along, lets) == ONE:
             assert isinstance(s, For)
             return slope(parts[1].index, s.var, lets) != ONE
     return False
@@ -299,4 +302,12 @@ def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
         and s.target not in atomic
         and s.index is not None
         and slope(s.index, loop.var, lets) not in (ONE, ZERO)
+        and not _apart(s.index, s.target, loop, lets)
     ]
+
+
+def _apart(index: Expr, target: str, loop: For, lets: Mapping[str, Expr]) -> bool:
+    """Whether each iteration folds into an element of its own, at equal distances."""
+    by = slope(index, loop.var, lets)
+    indices = [s.index for s in loop.body if isinstance(s, Fold) and s.target == target]
+    return isinstance(by, Const) and by.value != 0 and all(i == index for i in indices)

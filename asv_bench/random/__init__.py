@@ -1,0 +1,1 @@
+"""Random array programs, timed beside other libraries."""

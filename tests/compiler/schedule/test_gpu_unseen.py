@@ -1,0 +1,182 @@
+"""Programs without a schedule of their own: on a GPU no thread or block is left with most of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from recorded import close, recorded
+
+import adarray
+from adarray.compiler.ir.affine import ONE, times
+from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Var, integer
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU
+from adarray.compiler.kernels import steps
+from adarray.compiler.planning.planner import plan
+from adarray.compiler.rewrite import short_axes
+from adarray.compiler.schedule.extents import most_of
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.loops import scattered
+from adarray.compiler.schedule.gpu.schedules import FlatLoops, Schedule
+
+RNG = np.random.default_rng(22)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def burgers(u: Any) -> Any:
+    for _ in range(3):
+        c = u[1:-1]
+        n = c - 0.1 * c * (c - u[:-2]) + 0.05 * (u[2:] - 2.0 * c + u[:-2])
+        u = np.concatenate([u[:1], n, u[-1:]])
+    return np.mean(u * u)
+
+
+def attention(s: Any, v: Any) -> Any:
+    e = np.exp(s * 0.125 - np.max(s * 0.125, axis=-1, keepdims=True))
+    o = (e / np.sum(e, axis=-1, keepdims=True)) @ v
+    return np.mean(o * o)
+
+
+def weighted(x: Any, w: Any) -> Any:
+    """Add up rows of products with a short axis."""
+    d = x[:, None, :] * w[None, :, :]
+    return np.sum(np.tanh(np.sum(d, axis=1)))
+
+
+def scanned(x: Any) -> Any:
+    return np.sum(np.cumsum(np.sin(x), axis=1) ** 2)
+
+
+def activated(x: Any, w: Any) -> Any:
+    h = np.tanh(x)
+    return np.sum((h @ w) ** 2)
+
+
+PROGRAMS = {
+    "rosenbrock": (rosenbrock, (1 << 16,), (3001,)),
+    "burgers": (burgers, (1 << 16,), (501,)),
+    "attention": (attention, ((16, 256, 256), (16, 256, 8)), ((3, 20, 36), (3, 36, 4))),
+    "weighted": (weighted, ((600, 6), (500, 6)), ((30, 6), (41, 6))),
+    "scanned": (scanned, ((32, 100, 64),), ((5, 9, 7),)),
+    "activated": (activated, ((512, 64), (64, 8)), ((40, 6), (6, 3))),
+}
+
+
+def arrays(name: str, small: bool) -> list[np.ndarray]:
+    shapes = PROGRAMS[name][1 + small]
+    return [normal(*(s if isinstance(s, tuple) else (s,))) for s in shapes]
+
+
+def schedules(name: str) -> list[Schedule]:
+    """Return how the kernels of a value and its gradients run."""
+    made = arrays(name, small=False)
+    f = adarray.value_and_grad(PROGRAMS[name][0], argnums=tuple(range(len(made))))
+    kernels = [s for s in plan(recorded(f, *made).program, target=GPU).steps
+               if isinstance(s, KernelStep)]  # fmt: skip
+    return [schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU)
+            for s in kernels]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_large_kernels_have_many_threads(name: str) -> None:
+    for s in schedules(name):
+        launch = launch_of(s, GPU)
+        threads = launch.blocks * launch.chunks * s.block
+        counts = [n for n in (*s.facts.extents, *s.facts.inner) if n is not None]
+        work = s.facts.rows * max(counts, default=1)
+        assert threads * 128 >= work, (type(s).__name__, launch, s.facts.ints)
+
+
+@emulated
+def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_axes, "PAIRS", 64)
+    monkeypatch.setattr(steps, "ACROSS", 4)
+    cases = []
+    for name, (f, *_) in PROGRAMS.items():
+        made = arrays(name, small=True)
+        g = adarray.value_and_grad(f, argnums=tuple(range(len(made))))
+        r = recorded(g, *made)
+        cases.append((r, plan(r.program, target=SMALL)))
+    compiled = Compiled([p for _, p in cases], tmp_path)
+    for r, p in cases:
+        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(got, r.leaves, strict=True):
+            close(one, expected, 2e-4)
+
+
+def test_slices_of_a_vector_are_one_pass() -> None:
+    (s,) = schedules("rosenbrock")
+    assert isinstance(s, FlatLoops)
+
+
+def test_stencils_of_a_vector_have_no_blocks_of_rows() -> None:
+    assert all(isinstance(s, FlatLoops) for s in schedules("burgers"))
+
+
+def test_rows_of_all_heads_are_rows() -> None:
+    """A value that is computed again where it is read does not keep two axes apart."""
+    rows = {s.facts.rows for s in schedules("attention")}
+    assert 16 not in rows
+    assert 16 * 256 in rows
+
+
+def test_lines_of_a_running_fold_are_shared() -> None:
+    rows = [s.facts.rows for s in schedules("scanned")]
+    assert rows.count(32 * 64) >= 2  # forward and backward
+
+
+def test_what_is_stored_is_read_in_the_same_loop() -> None:
+    """The slope of a layer's function is stored by the loop that stores its value."""
+    flat = schedules("activated")[0]
+    loops = [s for s in flat.facts.kernel.body if isinstance(s, For)]
+    assert isinstance(flat, FlatLoops)
+    assert len(loops) == 1
+
+
+# -- loops -------------------------------------------------------------------------------------
+
+J, N, FIRST = Var("int64", "j"), Var("int64", "n"), integer(0)
+NUMBER = Const("float32", 1.0)
+
+
+def loop(*body: Any, start: Any = FIRST, stop: Any = N) -> For:
+    return For("j", start, stop, tuple(body), "vector")
+
+
+def test_folds_at_equal_distances_do_not_meet() -> None:
+    apart = Fold("t", "add", NUMBER, times(J, integer(3)))
+    assert not scattered(loop(apart))
+    assert not scattered(loop(apart, apart))
+    assert scattered(loop(Fold("t", "add", NUMBER, times(J, N))))  # n may be 0
+    shifted = Fold("t", "add", NUMBER, times(J, integer(6)))
+    assert scattered(loop(apart, shifted)) == [apart, shifted]
+
+
+def test_parts_of_a_block_are_no_longer_than_it() -> None:
+    low = Var("int64", "low")
+    high = Apply("int64", "minimum", (Apply("int64", "add", (low, integer(4096))), N))
+    body = (
+        Let("low", times(Var("int64", "block"), integer(4096))),
+        Let("high", high),
+        loop(start=low, stop=Var("int64", "high")),
+        loop(
+            start=Apply("int64", "maximum", (low, ONE)),
+            stop=Apply("int64", "minimum", (Var("int64", "high"), N)),
+        ),
+        loop(start=low, stop=Var("int64", "elsewhere")),
+    )
+    assert most_of(body, {"n": 10_000}) == [4096, 4096, None]

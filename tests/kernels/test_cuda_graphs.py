@@ -1,0 +1,89 @@
+"""Launches that a CUDA graph can hold: the host waits for nothing, and replays compute anew."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import device
+import host_gpu
+import numpy as np
+import pytest
+from cuda_kernels import CASES
+
+import adarray
+from adarray.kernels import RawKernel
+
+NAMES = ("lattice_boltzmann", "cross_sections", "tiled_matmul", "layernorm")
+NEEDS_GXX = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+def _problem(name: str) -> tuple[Any, list[Any]]:
+    """Return a loss by the arrays that a kernel is differentiated by, and these."""
+    case = CASES[name]
+    kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
+    args = case.args(np.random.default_rng(0), np.float32)
+    by = [i for i in case.by if np.ndim(args[i])]
+
+    def loss(*xs: Any) -> Any:
+        arguments = list(args)
+        for i, x in zip(by, xs, strict=True):
+            arguments[i] = x
+        results = kernel.apply(
+            case.grid, case.block, arguments, shared_mem=case.shared_bytes("float32")
+        )
+        results = results if isinstance(results, tuple) else (results,)
+        return sum(np.sum(np.sin(r)) for r in results)
+
+    return loss, [args[i] for i in by]
+
+
+@NEEDS_GXX
+@pytest.mark.parametrize("name", NAMES)
+def test_a_launch_that_is_known_reads_nothing_back(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.installed(monkeypatch)
+    engine = host_gpu.HostGpu("standin", device.library())
+    monkeypatch.setattr(device.StandIn, "engine", lambda _self: engine)
+    loss, xs = _problem(name)
+    with adarray.use("standin"):
+        here = [adarray.array(x) for x in xs]
+        gradient = adarray.grad(loss, tuple(range(len(xs))))
+        first = gradient(*here)
+        with monkeypatch.context() as now:
+            now.setattr(device.StandIn, "to_host", lambda _self, _raw: pytest.fail("it waits"))
+            second = gradient(*here)
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_graph_replays_a_kernel_and_its_gradient(name: str, jitted: bool) -> None:
+    cupy = pytest.importorskip("cupy")
+    loss, xs = _problem(name)
+    others = [x * np.float32(0.75) for x in xs]
+    f = adarray.value_and_grad(loss, tuple(range(len(xs))))
+    with adarray.use("serial"):
+        expected = f(*others)
+    with adarray.use("cuda"):
+        run = adarray.jit(f) if jitted else f
+        arrays = [adarray.array(x) for x in xs]
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.Device().synchronize()
+        with stream:
+            for _ in range(3):  # compiled, counted, and memory in the stream's pool
+                run(*arrays)
+            stream.begin_capture()
+            value, gradients = run(*arrays)
+            graph = stream.end_capture()
+            for a, x in zip(arrays, others, strict=True):
+                cupy.asarray(a).set(x)  # the same memory
+            graph.launch(stream)
+            stream.synchronize()
+        np.testing.assert_allclose(np.asarray(value), expected[0], rtol=1e-4)
+        for a, b in zip(gradients, expected[1], strict=True):
+            scale = float(np.abs(b).max())
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-3, atol=1e-5 * scale)

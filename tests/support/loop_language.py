@@ -1,0 +1,439 @@
+"""Functions with loops in all that is understood of Python's language, for `test_language`.
+
+Each takes two vectors of nine numbers, and returns a number, or a tuple or None.
+"""
+
+# The functions below are what users may write, and not what the linter would.
+# ruff: noqa: B023, B905, E731, F821, N806, PERF401
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+REAL: list[Function] = []
+COMPLEX: list[Function] = []
+
+
+def real(f: Function) -> Function:
+    """Register a function of real vectors."""
+    REAL.append(f)
+    return f
+
+
+def complex_(f: Function) -> Function:
+    """Register a function of complex vectors."""
+    COMPLEX.append(f)
+    return f
+
+
+# -- numbers of one type or another ----------------------------------------------------------------
+
+
+@real
+def never_added(x, y):
+    s, n, first = 0.0, 0, False
+    for i in range(len(x)):
+        if x[i] > 0:
+            s += x[i]
+            n += y[i]
+        first = i > 2 and x[i] > 0
+    return s, n, first, type(s) is float
+
+
+@real
+def of_single_precision(x, y):
+    v, s = x.astype(np.float32), 0.0
+    for i in range(len(x)):
+        if v[i] > 0:
+            s = s * 0.5 + v[i]
+    return s * np.ones(2, np.float32)[0], y[0]
+
+
+@real
+def one_of_three(x, y):
+    m = 0
+    for i in range(len(x)):
+        if x[i] > 1.0:
+            m = 1.5
+        elif y[i] > 1.0:
+            m = m * x[i]
+    return m, type(m) is int
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+@real
+def searched(x, y):
+    k = 0
+    for i in range(len(x)):
+        if x[i] > 1.5:
+            k = i
+            break
+    else:
+        k = -1
+    return k * np.sum(y), k
+
+
+@real
+def smaller_before(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        j = 0
+        while j < i:
+            if x[j] > x[i]:
+                break
+            j += 1
+        else:
+            s = s + x[i] * y[i]
+    return s
+
+
+@real
+def returned(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s = s + x[i]
+        if s > 2.0:
+            return s * y[i], i
+    return s, -1
+
+
+@real
+def returned_from_within(x, y):
+    for i in range(len(x)):
+        for j in range(i):
+            if x[i] * y[j] > 1.0:
+                return x[i] * y[j]
+    return None
+
+
+@real
+def returned_of_types(x, y):
+    for i in range(len(x)):
+        if x[i] > 1.0:
+            return i
+        if y[i] < -0.9:
+            return x[i]
+    return 2.5
+
+
+@real
+def handled(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s = s + x[i] / (1 + i)
+        except ZeroDivisionError:
+            s = 7.0
+        else:
+            s = s * y[i]
+        finally:
+            s = s + 1.0
+    return s
+
+
+@real
+def silenced(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            s = s + np.sqrt(np.abs(x[i])) * y[i]
+    return s
+
+
+@real
+def asserted(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        assert x[i] < 10.0
+        if y[i] > 50:
+            raise ValueError("large")
+        s = s + x[i]
+    return s
+
+
+@real
+def bound_in_a_test(x, y):
+    s, i = 0.0, 0
+    while (v := x[i]) < 1.5 and i < len(x) - 1:
+        s = s + (w := v * 2) * w
+        i += 1
+    return s + v * y[0]
+
+
+@real
+def defined_inside(x, y):
+    f = lambda t: t * t + 1
+    s = 0.0
+    for i in range(len(x)):
+        g = lambda a, b=2.0: f(a) * b + i
+
+        def h(u, v=1):
+            if u > 0:
+                return u * v
+            return g(u) * s
+
+        s = 0.5 * s + g(x[i]) + h(y[i], v=3)
+        del g
+    return s
+
+
+@real
+def pythons_functions(x, y):
+    s, n = 0.0, 0
+    for i in reversed(range(len(x))):
+        q, r = divmod(i * 3 + 1, 4)
+        a, b = divmod(x[i], 0.3)
+        n += round(x[i] * 3) + q * r
+        s = s + a + b * max(x[i], y[i], 0.1) * (1 if 0 < i < 5 else 2)
+    return s + n, n
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+@real
+def appended(x, y):
+    out = []
+    for i in range(len(x)):
+        out.append(x[i] * y[i])
+    return np.sum(np.array(out) ** 2) + len(out) * out[-1]
+
+
+@real
+def appended_if(x, y):
+    out, rest = [], [y[0]]
+    for v, w in zip(x, y):
+        if v > 0:
+            out.append(v * w)
+        else:
+            rest += [v, w]
+    if not out:
+        return 0.0
+    return sum(out) * len(out) + out[-1] * rest[-1]
+
+
+@real
+def recursion(x, y):
+    xs, ys = [0.5], [x[0]]
+    for i in range(1, len(x)):
+        xs.append(xs[-1] * 0.5 + 1.0)
+        ys.append(ys[-1] * ys[i - 1] * xs[i] + y[i])
+    return sum(xs) * sum(ys)
+
+
+@real
+def path(x, y):
+    u = x * 1.0
+    out = []
+    for _ in range(5):
+        u = u + 0.1 * np.sin(u) * y
+        out.append(u.copy())
+    out[1][0] = 7.0
+    return np.sum(np.stack(out) ** 2) + np.sum(out[2])
+
+
+@real
+def list_inside(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        row = []
+        for j in range(i + 1):
+            if x[j] > -0.5:
+                row.append(x[j] * j)
+        s = s + sum(row) * y[i]
+        if len(row) > 2:
+            a = np.array(row)
+            s = s + a[-1] * row[1] + np.max(a)
+    return s
+
+
+@real
+def stack_inside(x, y):
+    total = 0.0
+    for i in range(3):
+        stack, n = [x[i]], 0
+        while stack:
+            v = stack.pop()
+            total = total + v * v * y[i]
+            n += 1
+            if n < 9:
+                stack.append(v * 0.5 + x[n % 4])
+                stack += [v * 0.25]
+    return total
+
+
+@real
+def comprehensions(x, y):
+    s = 0.0
+    for i in range(1, len(x)):
+        s = s + sum(x[j] * x[j - 1] for j in range(1, i + 1))
+        w = np.array([x[j] * y[j] for j in range(i)])
+        s = s + np.max(w)
+    return s
+
+
+@real
+def until(x, y):
+    times, t = [], x[0] * 0
+    while t < 1.0:
+        t = t + 0.1 + y[1] ** 2
+        times.append(t)
+    return sum(times)
+
+
+# -- complex numbers -------------------------------------------------------------------------------
+
+
+@complex_
+def product(z, w):
+    s = 0j
+    for i in range(len(z)):
+        s = s * 0.5 + z[i] * w[i].conjugate()
+    return np.real(s * s)
+
+
+@complex_
+def from_an_integer(z, w):
+    s = 0
+    for v, u in zip(z, w):
+        s += v * u
+    return abs(s)
+
+
+@complex_
+def recurrence(z, w):
+    y = z.copy()
+    for i in range(1, len(z)):
+        y[i] = y[i - 1] / (w[i] + 2.0) + np.exp(1j * z[i]) * y[i].real
+        if abs(y[i]) > 1.0:
+            y[i] = y[i] / abs(y[i])
+        y[i] += 0.3
+    return np.sum(y.real * y.imag)
+
+
+@complex_
+def matrices(z, w):
+    A = np.outer(z, w)
+    B = np.zeros_like(A)
+    for i in range(4):
+        B[i] += A[i] @ A
+        B[i, 0] = np.sum(A[:, i]) * -1j + A[i, 1] ** 2
+        B[i] -= A[:, i] * (1 - 2j)
+    return np.sum(np.abs(B))
+
+
+@complex_
+def escaping(z, w):
+    Z, N = z * 0, np.zeros(len(z), np.int64)
+    for n in range(12):
+        inside = np.abs(Z) < 2.0
+        N[inside] = n
+        Z[inside] = Z[inside] ** 2 + z[inside] * 0.5
+    return np.sum(np.abs(Z * w)) + np.sum(N)
+
+
+@complex_
+def escape_time(z, w):
+    k, c = 0, z[0]
+    v = c * w[0]
+    while abs(v) < 2.0 and k < 10:
+        v = v * v + c
+        k += 1
+    return v.real * k
+
+
+@complex_
+def listed(z, w):
+    out = []
+    for i in range(len(z)):
+        out.append(z[i] * w[i])
+    return abs(sum(out)) + np.array(out)[1].imag
+
+
+@complex_
+def left_early(z, w):
+    s = z[0] * 1j
+    for i in range(len(z)):
+        s = s * z[i] - w[i]
+        if abs(s) > 2.0:
+            return s
+    return s / (z[0] * z[0] + w[0])
+
+
+# -- what is not captured --------------------------------------------------------------------------
+
+
+def two_names(x, y):
+    a = b = []
+    for i in range(len(x)):
+        a.append(x[i])
+        b.append(y[i] * 2)
+    return sum(a) + len(b)
+
+
+def array_with_a_name(x, y):
+    out = []
+    u = x * 1.0
+    for i in range(len(x)):
+        u = u * y[i]
+        out.append(u)
+    u[0] = 7.0
+    return np.sum(np.array(out))
+
+
+def of_a_caller(x, y, out=None):
+    def fill(out):
+        for i in range(len(x)):
+            out.append(x[i] * y[i])
+
+    out = []
+    fill(out)
+    return sum(out)
+
+
+def handled_each_time(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s = s + x[i] * (1 / i)
+        except ZeroDivisionError:
+            s = y[i]
+    return s
+
+
+def list_of_types(x, y):
+    out = []
+    for i in range(len(x)):
+        out.append(i if x[i] > 0 else y[i])
+    return sum(out)
+
+
+def kept_function(x, y):
+    fs = []
+    for i in range(len(x)):
+        fs.append(lambda: x[i] * y[i])
+    return sum(f() for f in fs)
+
+
+def variance(x, y):
+    s, z = 0.0, x + 1j * y
+    for i in range(len(x)):
+        s = s + np.var(z) * y[i]
+    return s
+
+
+UNROLLED: dict[Function, str] = {
+    two_names: "the attribute 'append' of an object of list",
+    array_with_a_name: "an array that has a name is appended to a list",
+    of_a_caller: "the attribute 'append' of an object of list",
+    handled_each_time: "it raises an error",
+    list_of_types: "a number that is one of several types in a list",
+    kept_function: "it assigns i, which another function uses",
+    variance: "squares of complex numbers",
+}
