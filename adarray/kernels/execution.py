@@ -15,7 +15,7 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
+from adarray.kernels import checking, facts, figures, lanes, ownership, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
 from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
@@ -42,6 +42,8 @@ class Execution:
         Whether each run of the kernel itself is preceded by one that checks all accesses.
     skips_zeros : bool
         See `adarray.kernels.ssa.SsaProgram`.
+    free_sums : bool
+        Whether the kernel's own sums may be added up in any order, as those of derivatives are.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class Execution:
         memory_limit: int,
         check: bool = False,
         skips_zeros: bool = False,
+        free_sums: bool = False,
     ) -> None:
         self.kernel = kernel
         self.check = check
+        self.free_sums = free_sums
         self.memory_limit = memory_limit
         self.program = ssa.program(kernel, skips_zeros)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
@@ -66,6 +70,8 @@ class Execution:
         self._facts: dict[Any, Any] = {}
         # By the identities of a kernel and an engine, which the entries keep alive.
         self._ready: dict[tuple[int, int], tuple[ThreadKernel, BaseEngine, Any]] = {}
+        # By the identities of kernels, which the entries keep alive, and integers.
+        self._arranged: dict[Any, tuple[ThreadKernel, ThreadKernel]] = {}
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -101,6 +107,21 @@ class Execution:
             run = self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
             entry = self._ready[id(kernel), id(at)] = (kernel, at, run)
         return entry[2]
+
+    def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:
+        """Return a kernel for a launch: where one thread of a processor runs it, as vectors."""
+        if not launch.alone or engine().language != "C":
+            return kernel
+        if kernel is self.kernel and not self.free_sums:
+            return kernel
+        key = (id(kernel), launch.integers)
+        entry = self._arranged.get(key)
+        if entry is None:
+            if len(self._arranged) >= _FACTS:
+                self._arranged.clear()
+            entry = kernel, lanes.arranged(kernel, dict(launch.integers))
+            self._arranged[key] = entry
+        return entry[1]
 
     def adjoint(
         self,
@@ -272,7 +293,7 @@ class Execution:
         counting: ThreadKernel | None = None,
     ) -> int:
         try:
-            run = self.compiled(kernel, counting, alone=launch.alone)
+            run = self.compiled(self.arranged(kernel, launch), counting, alone=launch.alone)
             used: int = run(launch, values, self.memory_limit)
         except TapeError as error:
             raise KernelError(str(error)) from None
@@ -349,7 +370,8 @@ class Execution:
         args = self._with_shadows(adjoint_kernel, args, cotangents)
         for name in adjoint_kernel.copies:
             args[name] = _copied(args[name])
-        run = self.compiled(adjoint_kernel.kernel, adjoint_kernel.counting, alone=launch.alone)
+        kernel = self.arranged(adjoint_kernel.kernel, launch)
+        run = self.compiled(kernel, adjoint_kernel.counting, alone=launch.alone)
         try:
             run(launch, args, self.memory_limit)
         except TapeError as error:

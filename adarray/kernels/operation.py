@@ -96,7 +96,9 @@ class Operation:
         if self._members is None:
             kernel = batched.batched(self.execution.kernel)
             own = self.execution
-            execution = Execution(kernel, own.memory_limit, own.check, own.program.skips_zeros)
+            execution = Execution(
+                kernel, own.memory_limit, own.check, own.program.skips_zeros, own.free_sums
+            )
             self._members = Operation(self.name, execution, self.keeps_results)
         return self._members
 

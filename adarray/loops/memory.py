@@ -89,7 +89,7 @@ class Operations:
             text = print_cpu.source(loop.kernel, loop.kernel.name, False)
             operation = self._by_text.get(text)
             if operation is None:
-                execution = Execution(loop.kernel, USUAL_LIMIT, skips_zeros=True)
+                execution = Execution(loop.kernel, USUAL_LIMIT, skips_zeros=True, free_sums=True)
                 operation = Operation(loop.kernel.name, execution, keeps_results=True)
                 self._by_text[text] = operation
             if len(self._by_identity) >= _MOST:
