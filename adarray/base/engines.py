@@ -261,6 +261,19 @@ class CompiledPlan:
         """Describe the schedule of a step in a few words, for `explain`; "" for none."""
         return ""
 
+    def expected(self, step: int, moved: float, flops: float, calls: float) -> str:  # noqa: ARG002
+        """Say how long a step should take, for `explain`; "" where that is not known.
+
+        Parameters
+        ----------
+        step : int
+        moved : float
+            Bytes that it reads and writes.
+        flops, calls : float
+            Operations, and those of them that are functions of the library.
+        """
+        return ""
+
 
 class AheadCompiler(Protocol):
     """Compiles the kernels of a long plan while planning goes on."""

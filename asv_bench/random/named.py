@@ -17,7 +17,7 @@ N_BODY = """def f(np, p, m):
 BURGERS = """def f(np, u):
     for _ in range(50):
         c = u[1:-1]
-        n = c - 0.1 * c * (c - u[:-2]) + 0.05 * (u[2:] - 2.0 * c + u[:-2])
+        n = c - 0.1 * c * (c - u[:-2]) + 0.2 * (u[2:] - 2.0 * c + u[:-2])
         u = np.concatenate([u[:1], n, u[-1:]])
     return np.mean(u * u)
 """

@@ -14,6 +14,7 @@ from adarray_backends.cuda.operands import Operands, PlanRun
 from adarray.compiler.ir.plan import CallStep, Plan, Step
 from adarray.compiler.ir.primitives import Map, mnemonic
 from adarray.compiler.ir.verify_loops import checking
+from adarray.compiler.schedule.gpu import model
 from adarray.compiler.schedule.gpu.schedules import described as schedule_text
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.runtime import CompiledPlan, FaultHandler
@@ -118,6 +119,15 @@ class CudaExecutable(CompiledPlan):
         """Return how the kernel of a step runs, in a few words; "" if it is no kernel."""
         kernel = self.encoder.kernels.get(step)
         return "" if kernel is None else schedule_text(kernel.schedule)
+
+    def expected(self, step: int, moved: float, flops: float, calls: float) -> str:
+        """Say how long the kernel of a step should take, and at least; "" if it is no kernel."""
+        kernel = self.encoder.kernels.get(step)
+        if kernel is None:
+            return ""
+        work = model.Work(moved, flops, calls)
+        target = self.encoder.target
+        return model.described(model.predict(kernel.sizes, kernel.schedule.block, work, target))
 
     def counts(self) -> launcher.GraphCounts:
         """Return what happened with graphs."""

@@ -23,6 +23,9 @@ from adarray.compiler.ir.uses import Uses, domain, folded
 MEMBERS, STREAMS = 500, 24
 # Regions and pieces inside each other.
 DEPTH = 3
+# Times in a row that what is computed from others' neighbours is read at neighbouring places, by
+# threads that compute it again at each: more often, and that is most of what they do.
+AGAIN = 2
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
 Classes = tuple[int, ...]
@@ -51,8 +54,8 @@ class Group:
     """
 
     __slots__ = (
-        "before", "classes", "dead", "depth", "extents", "hints", "index", "kind", "library",
-        "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
+        "again", "before", "classes", "dead", "depth", "extents", "hints", "index", "kind",
+        "library", "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: GroupKind) -> None:
@@ -62,6 +65,7 @@ class Group:
         self.members: list[Value] = []
         self.classes: dict[Value, Classes] = {}
         self.depth: dict[Value, int] = {}
+        self.again: dict[Value, int] = {}
         self.extents: list[int] = []
         self.parents: list[int] = []
         self.united = False
@@ -115,12 +119,15 @@ class Group:
 class AxisAssignment:
     """An attempt to give the axes of a value classes of a group.
 
-    With `apart`, threads share what a row of several axes consists of: so none may read what
-    another one of them has computed, but for folds.
+    With `threads`, those of a GPU share a row. They compute again what they read of each other,
+    which a row of one inner axis stands a few times, and rows of several axes not at all: their
+    loops are to become one (see `spread`).
     """
 
-    def __init__(self, group: Group, value: Value, uses: Uses, apart: bool = False) -> None:
-        self.apart = apart and sum(n != 1 for n in domain(value)) > 2
+    def __init__(self, group: Group, value: Value, uses: Uses, threads: bool = False) -> None:
+        self.threads = threads
+        self.apart = threads and sum(n != 1 for n in domain(value)) > 2
+        self.again = 0
         self.group = group
         self.value = value
         self.shape = domain(value)
@@ -149,6 +156,9 @@ class AxisAssignment:
         for use in self.inside:
             if not self._follow(use, small):
                 return False
+        self.again = self._again()
+        if self.threads and not small and self.again > AGAIN:
+            return self.refuse("too much would be computed again at neighbouring places")
         if not small and self._reads_elsewhere():
             return self.refuse("its rows are read by other rows")
         for use in self.outside:
@@ -182,6 +192,19 @@ class AxisAssignment:
                 else:
                     below = deeper
         return below + (isinstance(self.value.primitive, (UpdateSlice, Concatenate, ScatterND)))
+
+    def _again(self) -> int:
+        """Return how often in a row members are read at other places than where it is computed."""
+        most = 0
+        for use in self.inside:
+            if folded(use.root):
+                continue  # it is computed once a row
+            shifted = use.maps is None or any(
+                n != 1 and aligned(m, n, self.shape) < 0
+                for m, n in zip(use.maps, use.root.shape, strict=True)
+            )
+            most = max(most, self.group.again[use.root] + shifted)
+        return most
 
     def _too_many_streams(self) -> bool:
         new = {u.root for u in self.outside}
@@ -278,6 +301,7 @@ class AxisAssignment:
             g.shape = self.shape
         g.members.append(value)
         g.depth[value] = self.depth
+        g.again[value] = self.again
         g.classes[value] = tuple(self.classes)
         if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):
             g.totals.add(value)

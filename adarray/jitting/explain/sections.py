@@ -95,6 +95,8 @@ class KernelInfo(NamedTuple):
         Its C text; empty if it is not known.
     schedule : str
         Which threads of a GPU run what of it; empty on processors.
+    expected : str
+        How long it should take on a GPU, and at least; empty on processors.
     """
 
     segment: int
@@ -104,6 +106,7 @@ class KernelInfo(NamedTuple):
     cost: Cost
     source: str
     schedule: str = ""
+    expected: str = ""
 
 
 def plural(n: int, what: str) -> str:
@@ -186,6 +189,7 @@ def kernels(number: int, s: ShownSegment) -> list[KernelInfo]:
             number, i, step_title(step), tuple(names.get(v, "?") for v in step.values),
             c, "" if s.executable is None else s.executable.source_of(i),
             "" if s.executable is None else s.executable.schedule_of(i),
+            "" if s.executable is None else s.executable.expected(i, c.moved, c.flops, c.calls),
         )
         for i, (step, c) in enumerate(zip(s.plan.steps, costs(s.plan), strict=True))
         if isinstance(step, KernelStep)
@@ -324,7 +328,7 @@ def _sources(number: int, s: ShownSegment) -> list[Section]:
         if source:
             where = ", ".join(str(k.step) for k in same)
             title = f"kernel of step{'s' if len(same) > 1 else ''} {where}: {same[0].title}"
-            how = dict.fromkeys(k.schedule for k in same if k.schedule)
+            how = dict.fromkeys(x for k in same for x in (k.schedule, k.expected) if x)
             out.append(Section(title, (*how, Code(source)), folded=True))
     return out
 

@@ -13,7 +13,7 @@ from recorded import close, recorded
 
 import adarray
 from adarray.compiler.ir.affine import ONE, times
-from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Var, integer
+from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Var, integer, statements
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import steps
@@ -66,7 +66,32 @@ def activated(x: Any, w: Any) -> Any:
     return np.sum((h @ w) ** 2)
 
 
+def marched(u: Any) -> Any:
+    """March through neighbours within a row, which threads compute again for each other."""
+    for _ in range(8):
+        c = u[:, 1:-1] + 0.1 * (u[:, :-2] - 2.0 * u[:, 1:-1] + u[:, 2:])
+        u = np.concatenate([u[:, :1], c, u[:, -1:]], axis=1)
+    return np.sum(u * u)
+
+
+def rolled(u: Any) -> Any:
+    for _ in range(2):
+        around = np.roll(u, 1, 1) + np.roll(u, -1, 1) + np.roll(u, 1, 2) + np.roll(u, -1, 2)
+        u = u + 0.1 * np.tanh(around - 4.0 * u)
+    return np.sum(u * u)
+
+
+ROWS = RNG.integers(0, 30, 40)
+
+
+def taken(x: Any) -> Any:
+    return np.sum(np.sin(np.take(x, ROWS, axis=1)) ** 2)
+
+
 PROGRAMS = {
+    "marched": (marched, ((64, 4096),), ((9, 31),)),
+    "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
+    "taken": (taken, ((20, 30, 2000),), ((3, 30, 7),)),
     "rosenbrock": (rosenbrock, (1 << 16,), (3001,)),
     "burgers": (burgers, (1 << 16,), (501,)),
     "attention": (attention, ((16, 256, 256), (16, 256, 8)), ((3, 20, 36), (3, 36, 4))),
@@ -121,6 +146,11 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_slices_of_a_vector_are_one_pass() -> None:
     (s,) = schedules("rosenbrock")
     assert isinstance(s, FlatLoops)
+
+
+def test_steps_within_a_row_are_not_computed_again_and_again() -> None:
+    for s in schedules("marched"):
+        assert sum(isinstance(x, Let) for x in statements(s.facts.kernel.body)) < 200
 
 
 def test_stencils_of_a_vector_have_no_blocks_of_rows() -> None:

@@ -201,6 +201,9 @@ def test_kernels_of_a_gpu_say_how_they_run():
         def schedule_of(self, step):
             return f"flat: all blocks of {64 << step} threads share each loop"
 
+        def expected(self, step, moved, flops, calls):
+            return f"predicted {moved + flops + calls:.0f} us"
+
     program, plan = example()
     shown = Explanation(
         "f", "", "cuda", [ShownSegment(-1, None, (), program, program, plan, OnGpu())], [0]
@@ -208,6 +211,8 @@ def test_kernels_of_a_gpu_say_how_they_run():
     assert "flat: all blocks of 256 threads" in shown.kernels[1].schedule
     lines = part(str(shown), "kernel of step 2: multiply")
     assert lines[0] == shown.kernels[1].schedule
+    cost = shown.kernels[1].cost
+    assert lines[1] == f"predicted {cost.moved + cost.flops + cost.calls:.0f} us"
     assert lines[-1] == shown.kernels[1].source
 
 
