@@ -202,7 +202,9 @@ def evaluation_trace(
     if tangents is not None:
         _check_tangents(primals, tangents)
     try:
-        recorded = record(f, list(primals), _arguments, list(range(len(primals)))).recording
+        positions = list(range(len(primals)))
+        run = record(f, list(primals), _arguments, positions, unrolls=True, once=True)
+        recorded = run.recording
     except UntraceableError as error:
         raise TraceError(f"evaluation_trace: {str(error).removeprefix('jit: ')}") from error
     steps = _Steps(recorded, _names(f, len(primals)), primals, tangents)

@@ -397,8 +397,8 @@ class TracingEngine(Protocol):
     def check(self, function: Function, args: object, kwargs: object) -> None:
         """Run a function that raises if values are invalid, now and in every later call."""
 
-    def expect_not(self, raises: object) -> None:
-        """Have later calls, in which a truth value is true, run the function itself instead.
+    def expect_not(self, raises: Callable[[], object]) -> None:
+        """Have later calls, in which what `raises` returns is true, run the function itself.
 
         That is what Python's own functions would raise an error for; it is compared at the end.
         """

@@ -50,10 +50,10 @@ typedef unsigned long long uint64_t;
 #define NAN __int_as_float(0x7fffffff)
 #endif
 // Sizes of a block: numbers where the text is compiled for one shape of blocks.
-#ifndef ADARRAY_BLOCK_X
-#define ADARRAY_BLOCK_X blockDim.x
-#define ADARRAY_BLOCK_Y blockDim.y
-#define ADARRAY_BLOCK_Z blockDim.z
+#ifndef adarray_block_size_x
+#define adarray_block_size_x blockDim.x
+#define adarray_block_size_y blockDim.y
+#define adarray_block_size_z blockDim.z
 #endif
 #ifndef ADARRAY_TOGETHER
 #define ADARRAY_TOGETHER __activemask()
@@ -100,7 +100,7 @@ template <typename T> __device__ __forceinline__ void adarray_warp_add(T *place,
 // The sum over `count` threads whose numbers are `step` apart, as far as they are in one warp.
 template <typename T> __device__ __forceinline__ void adarray_line_add(
     T *place, T value, unsigned step, unsigned count) {
-    const unsigned all = ADARRAY_BLOCK_X * ADARRAY_BLOCK_Y * ADARRAY_BLOCK_Z;
+    const unsigned all = adarray_block_size_x * adarray_block_size_y * adarray_block_size_z;
     const unsigned warp = all < 32u ? (1u << all) - 1u : 0xffffffffu;
     const bool fits = step < 32u && count > 1u && !(step & (step - 1u)) && !(count & (count - 1u));
     if (!fits || ADARRAY_TOGETHER != warp) {
@@ -153,8 +153,8 @@ _WARP = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync
          "xor_all": "__reduce_xor_sync"}  # fmt: skip
 # Functions that add what threads share, and sizes that they get, by `Atomic.same`.
 _SUMS = {"warp": ("adarray_warp_add", ""), "block": ("adarray_block_add", ""),
-         "grid": ("adarray_block_add", ""), "x": ("adarray_line_add", ", 1u, ADARRAY_BLOCK_X"),
-         "y": ("adarray_line_add", ", ADARRAY_BLOCK_X, ADARRAY_BLOCK_Y")}  # fmt: skip
+         "grid": ("adarray_block_add", ""), "x": ("adarray_line_add", ", 1u, adarray_block_size_x"),
+         "y": ("adarray_line_add", ", adarray_block_size_x, adarray_block_size_y")}  # fmt: skip
 _ATOMIC = {"add": "atomicAdd", "minimum": "atomicMin", "maximum": "atomicMax"}
 
 
@@ -371,8 +371,8 @@ class ThreadCudaPrinter(ThreadPrinter):
 
 def of_shape(block: tuple[int, int, int], text: str) -> str:
     """Return a text for blocks of one shape."""
-    sizes = zip("XYZ", block, strict=True)
-    return "".join(f"#define ADARRAY_BLOCK_{a} {n}u\n" for a, n in sizes) + text
+    sizes = zip("xyz", block, strict=True)
+    return "".join(f"#define adarray_block_size_{a} {n}u\n" for a, n in sizes) + text
 
 
 def source(kernel: ThreadKernel, name: str, counting: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Random functions of nested loops over elements and slices, such as products of matrices have."""
+"""Random functions of nested loops over elements and slices, for the tests of strips."""
 
 from __future__ import annotations
 

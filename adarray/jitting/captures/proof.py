@@ -186,7 +186,7 @@ def _are_plain(x: Any) -> bool:
     kind = type(x)
     if kind in _PLAIN:
         return True
-    if kind is tuple or kind is list:
+    if kind is tuple or kind is list or (isinstance(x, tuple) and is_ours(kind.__module__)):
         return all(map(_are_plain, x))
     if kind is dict:
         return all(map(_are_plain, x.values()))

@@ -92,6 +92,7 @@ def record(
     changes: Callable[[Any], list[Any]] | None = None,
     truths: bool = False,
     unrolls: bool = False,
+    once: bool = False,
 ) -> RecordedRun:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -121,6 +122,9 @@ def record(
         Whether code may ask if a truth value *is* NumPy's or Python's: each is a guard then.
     unrolls : bool, optional
         Whether no loop is captured.
+    once : bool, optional
+        Whether no later call runs what is recorded: it has no guards of errors that this run did
+        not raise.
 
     Raises
     ------
@@ -131,6 +135,7 @@ def record(
     recorder.about = about
     recorder.truths = truths
     recorder.unrolls = unrolls
+    recorder.once = once
     if original is not None:
         recorder.original = original
     if calls is not None:

@@ -91,6 +91,7 @@ class Recorder(BaseEngine):
         self._silent = perf_counter() + SILENT  # until when no line says that it takes long
         self.shown = False  # whether values were made into text
         self.unrolls = False  # whether no loop is captured
+        self.once = False  # whether no later call runs what is recorded
         self.truths = False  # whether code compares truth values as objects
         # An error that an operation raised: if the function catches it, what it does depends
         # on values in a way that nothing here shows.
@@ -340,9 +341,11 @@ class Recorder(BaseEngine):
             raise
         self.host(checked, (function, symbolic(args), symbolic(kwargs)), ())
 
-    def expect_not(self, raises: Any) -> None:
-        """Have later calls run the function itself if `raises` is true; see `check_expected`."""
-        x = self.opened(raises)
+    def expect_not(self, raises: Callable[[], Any]) -> None:
+        """Have later calls run the function itself if that is true; see `check_expected`."""
+        if self.once:
+            return
+        x = self.opened(raises())
         if type(x) is Traced:
             odd = self._odd
             self._odd = x if odd is None else self.function(np.logical_or, (odd, x), {})

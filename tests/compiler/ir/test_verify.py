@@ -115,7 +115,14 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
     y = value(Map("sin"), (X,), (3, 4))
     program = Program([X], [X, y], [y])
     names = [name for name, _ in planning.TARGET_PASSES]
-    assert names == ["results_in_c_order", "factors", "tabled", "accumulated", "biased"]
+    assert names == [
+        "results_in_c_order",
+        "factors",
+        "short_axes",
+        "tabled",
+        "accumulated",
+        "biased",
+    ]
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     assert planning.plan(program).steps
     monkeypatch.setattr(planning, "TARGET_PASSES", (*planning.TARGET_PASSES, ("broken", broken)))
