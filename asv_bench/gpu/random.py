@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 
 from asv_bench.gpu.engines import OURS
-from asv_bench.random import race
-from asv_bench.random.worker import ON_GPU
+from asv_bench.random_programs import race
+from asv_bench.random_programs.worker import ON_GPU
 
 PEERS = ("jax", "torch.compile, whole", "torch.compile, whole, CUDA graphs")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from asv_bench.random import race
+from asv_bench.random_programs import race
 
 PEERS = ("jax", "torch.compile")
 

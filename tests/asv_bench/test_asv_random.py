@@ -22,9 +22,15 @@ if str(ROOT) not in sys.path:
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench.gpu import random as on_gpus
     from asv_bench.jit import random as on_processors
-    from asv_bench.random import race, report, writer
-    from asv_bench.random.named import NAMED
-    from asv_bench.random.programs import described, elements_of, program_of, workload, workload_of
+    from asv_bench.random_programs import race, report, writer
+    from asv_bench.random_programs.named import NAMED
+    from asv_bench.random_programs.programs import (
+        described,
+        elements_of,
+        program_of,
+        workload,
+        workload_of,
+    )
 
 SMALL = {"n-body": 20, "burgers": 30, "rosenbrock": 40, "attention": 1, "gaussian-process": 12}
 

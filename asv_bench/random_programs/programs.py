@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from asv_bench.benchmarks.workloads import Arrays, Workload
-from asv_bench.random.named import NAMED
-from asv_bench.random.named import program as named
-from asv_bench.random.torch_names import TorchArrays
-from asv_bench.random.writer import Program, write
+from asv_bench.random_programs.named import NAMED
+from asv_bench.random_programs.named import program as named
+from asv_bench.random_programs.torch_names import TorchArrays
+from asv_bench.random_programs.writer import Program, write
 
 
 def elements_of(seed: int, low: float, high: float) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class TorchArrays:
-    """The functions that `asv_bench.random.writer` writes, of tensors.
+    """The functions that `asv_bench.random_programs.writer` writes, of tensors.
 
     Tensors have no ``astype``: it is added to them.
     """

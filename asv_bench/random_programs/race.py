@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asv_bench.fleet import Failed, Member, agreed, progress, runnable
-from asv_bench.random.programs import NAMED, described
-from asv_bench.random.report import Report, text
-from asv_bench.random.worker import ON_GPU
+from asv_bench.random_programs.programs import NAMED, described
+from asv_bench.random_programs.report import Report, text
+from asv_bench.random_programs.worker import ON_GPU
 
 WORKER = Path(__file__).with_name("worker.py")
 TOLERANCE = 2e-3  # sums of float32 in another order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from asv_bench.random.writer import Argument, Program
+from asv_bench.random_programs.writer import Argument, Program
 
 N_BODY = """def f(np, p, m):
     d = p[:, None, :] - p[None, :, :]

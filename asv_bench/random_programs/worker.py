@@ -1,4 +1,4 @@
-"""One engine in a process of its own, driven over pipes by `asv_bench.random.race`."""
+"""One engine in a process of its own, driven over pipes by `asv_bench.random_programs.race`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from asv_bench.benchmarks.workloads import Workload
 from asv_bench.gpu import engines as gpu_engines
 from asv_bench.gpu.engines import PreparedCall
 from asv_bench.gpu.workloads import GpuWorkload
-from asv_bench.random.programs import workload_of
+from asv_bench.random_programs.programs import workload_of
 from asv_bench.worker import UNTIL_COMPILED, digest_of, serving
 
 BATCH_S = 0.004  # calls in a row that one wait follows take about as long at least
@@ -97,7 +97,7 @@ class RandomWorker:
 def make_worker(arguments: list[str]) -> Callable[[], RandomWorker]:
     """Return the factory of the worker of a command line: an engine, and threads."""
     if len(arguments) < 2:
-        raise SystemExit("asv_bench.random.worker: name an engine and a number of threads")
+        raise SystemExit("asv_bench.random_programs.worker: name an engine and a number of threads")
     return lambda: RandomWorker(arguments[0], int(arguments[1]))
 
 
