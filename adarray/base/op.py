@@ -326,6 +326,11 @@ class Op:
 _ELSEWHERE = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 
 
+_OF_UFUNCS = (
+    ", /, out=None, *, where=True, casting='same_kind', order='K', dtype=None, subok=True, "
+    "signature=None"
+)
+
 # ``(operands, params, out)`` of a call: a list of operands, None where it is one for another
 # record.
 Bound: TypeAlias = tuple[Any, Params, Any]
@@ -338,9 +343,12 @@ class ArgumentBinder:
         import inspect  # not needed before the first call
 
         self.op = op
-        if op.signature is not None:
+        text = op.signature
+        if text is None and isinstance(op.numpy, np.ufunc):  # those of older NumPy have none
+            text = ", ".join(f"x{i}" for i in range(1, op.numpy.nin + 1)) + _OF_UFUNCS
+        if text is not None:
             namespace: Params = {"np": np, "_": np._NoValue}
-            exec(f"def f({op.signature}): pass", namespace)  # our own literal text
+            exec(f"def f({text}): pass", namespace)  # our own literal text
             signature = inspect.signature(namespace["f"])
         else:
             signature = inspect.signature(op.numpy)
