@@ -18,20 +18,22 @@ NAMES = ("lattice_boltzmann", "cross_sections", "tiled_matmul", "layernorm")
 NEEDS_GXX = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 
-def _problem(name: str) -> tuple[Any, list[Any]]:
-    """Return a loss by the arrays that a kernel is differentiated by, and these.
+def _problem(name: str) -> tuple[Any, list[Any], tuple[int, ...]]:
+    """Return a loss of all arrays of a kernel, these, and which it is differentiated by.
 
-    All arrays are where the backend in use has them: a graph holds no transfers.
+    All arrays are arguments, which are where the backend in use has them: a graph holds no
+    transfers.
     """
     case = CASES[name]
     kernel = RawKernel(case.text("float32"), case.kernel_name("float32"), case.options)
     args = case.args(np.random.default_rng(0), np.float32)
-    by = [i for i in case.by if np.ndim(args[i])]
-    args = [adarray.array(x) if np.ndim(x) else x for x in args]
+    arrays = [i for i, x in enumerate(args) if np.ndim(x)]
+    by = tuple(place for place, i in enumerate(arrays) if i in case.by)
+    numbers = [None if np.ndim(x) else x for x in args]
 
     def loss(*xs: Any) -> Any:
-        arguments = list(args)
-        for i, x in zip(by, xs, strict=True):
+        arguments: list[Any] = list(numbers)
+        for i, x in zip(arrays, xs, strict=True):
             arguments[i] = x
         results = kernel.apply(
             case.grid, case.block, arguments, shared_mem=case.shared_bytes("float32")
@@ -39,7 +41,7 @@ def _problem(name: str) -> tuple[Any, list[Any]]:
         results = results if isinstance(results, tuple) else (results,)
         return sum(np.sum(np.sin(r)) for r in results)
 
-    return loss, [np.asarray(args[i]) for i in by]
+    return loss, [args[i] for i in arrays], by
 
 
 @NEEDS_GXX
@@ -51,9 +53,9 @@ def test_a_launch_that_is_known_reads_nothing_back(
     engine = host_gpu.HostGpu("standin", device.library())
     monkeypatch.setattr(device.StandIn, "engine", lambda _self: engine)
     with adarray.use("standin"):
-        loss, xs = _problem(name)
+        loss, xs, by = _problem(name)
         here = [adarray.array(x) for x in xs]
-        gradient = adarray.grad(loss, tuple(range(len(xs))))
+        gradient = adarray.grad(loss, by)
         first = gradient(*here)
         with monkeypatch.context() as now:
             now.setattr(device.StandIn, "to_host", lambda _self, _raw: pytest.fail("it waits"))
@@ -69,9 +71,8 @@ def test_a_launch_that_is_known_reads_nothing_back(
 def test_a_graph_replays_a_kernel_and_its_gradient(name: str, jitted: bool) -> None:
     cupy = pytest.importorskip("cupy")
     with adarray.use("serial"):
-        loss, xs = _problem(name)
-        others = [x * np.float32(0.75) for x in xs]
-        by = tuple(range(len(xs)))
+        loss, xs, by = _problem(name)
+        others = [x * np.float32(0.75) if i in by else x for i, x in enumerate(xs)]
         expected = adarray.value_and_grad(loss, by)(*others)
     with adarray.use("cuda"):
         f = adarray.value_and_grad(_problem(name)[0], by)
