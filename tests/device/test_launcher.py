@@ -92,6 +92,28 @@ def test_kernels_in_a_graph_are_given_new_addresses(gpu: FakeGpu) -> None:
     assert counts.recordings == 0
 
 
+@pytest.mark.parametrize("product", [False, True])
+def test_a_graph_of_the_caller_holds_the_steps(gpu: FakeGpu, product: bool) -> None:
+    f = (lambda x: np.exp(x) @ x) if product else (lambda x: np.exp(x) * 2 + 1)
+    r, run = executable(gpu, f, [RNG.normal(size=(20, 20))])
+    stream, graph = gpu.stream().ptr, gpu.driver.ffi.new("void *[1]")
+    for calls in (0, 1, 40):  # before plans have graphs, and where they have
+        for _ in range(calls):
+            run([moved(RNG.normal(size=(20, 20)))])
+        x = moved(RNG.normal(size=(20, 20)))
+        gpu.driver.names()
+        pointer = gpu.driver.ffi.cast("void *", stream)
+        gpu.driver.cuStreamBeginCapture_v2(pointer, 0)
+        (result,) = run([x])
+        gpu.driver.cuStreamEndCapture(pointer, graph)
+        assert not {"replay", "synchronize", "instantiate"} & set(gpu.driver.names())
+        for _ in range(2):
+            np.asarray(x)[...] = RNG.normal(size=(20, 20))
+            assert gpu.driver.cuGraphLaunch(graph[0], pointer) == 0
+            np.testing.assert_allclose(result, interpret(r.program, [np.asarray(x)])[0])
+        check(r, run, r.arrays)
+
+
 def test_graphs_with_products_are_recorded_again(gpu: FakeGpu) -> None:
     r, run = executable(gpu)
     inputs = [moved(a) for a in r.arrays]

@@ -132,8 +132,8 @@ class FakeDriver:
             self.ffi.memmove(self.ffi.cast("char *", to), self.ffi.cast("char *", of), size)
         return status
 
-    def cuStreamSynchronize(self, _: Any) -> int:  # noqa: N802
-        return self._noted("synchronize")
+    def cuStreamSynchronize(self, stream: Any) -> int:  # noqa: N802
+        return self._noted("synchronize") or (900 if self._id(stream) in self.recording else 0)
 
     def cuStreamBeginCapture_v2(self, stream: Any, _: int) -> int:  # noqa: N802
         self.recording[self._id(stream)] = []
@@ -146,10 +146,12 @@ class FakeDriver:
         return self._noted("end")
 
     def cuStreamGetCaptureInfo_v2(self, stream: Any, *rest: Any) -> int:  # noqa: N802
-        last = self.recording[self._id(stream)][-1][0]
-        self._slot[0] = self.ffi.cast("void *", last)
-        rest[3][0] = self._slot
-        rest[4][0] = 1
+        nodes = self.recording.get(self._id(stream))
+        rest[0][0] = nodes is not None
+        if nodes:
+            self._slot[0] = self.ffi.cast("void *", nodes[-1][0])
+            rest[3][0] = self._slot
+            rest[4][0] = 1
         return 0
 
     def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, _: int) -> int:  # noqa: N802
@@ -160,8 +162,8 @@ class FakeDriver:
             executable[0] = self.ffi.cast("void *", handle)
         return status
 
-    def cuGraphLaunch(self, graph: Any, _: Any) -> int:  # noqa: N802
-        status = self._noted("replay")
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> int:  # noqa: N802
+        status = self._noted("replay") or (900 if self._id(stream) in self.recording else 0)
         for _, node in [] if status else self.graphs[self._id(graph)]:
             status = status or self._do(node)
         return status
