@@ -302,12 +302,14 @@ def _refill(base: Any, x: Any, items: list[tuple[Any, ...]]) -> None:
         add(x, *item)
 
 
+_Fields = collections.namedtuple("_Fields", "field")  # whose fields C code reads
+
 # Parts of Python code, and objects that have no state that code reads.
 _CODE = frozenset({
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FunctionType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType, np.ufunc,
-    types.GenericAlias, types.UnionType, type(np.mean),
+    types.GenericAlias, types.UnionType, type(np.mean), type(_Fields.field),
 })  # fmt: skip
 _STEADY = frozenset({type, np.dtype, types.ModuleType, types.BuiltinFunctionType, np.ufunc})
 

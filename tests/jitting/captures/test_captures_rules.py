@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import types
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -190,3 +191,21 @@ def test_objects_of_packages_compile() -> None:
     jf = compiled(f, X, frame)
     frame.loc[0, "a"] = 9.0
     agree(jf, f, X, frame)
+
+
+class Options(NamedTuple):
+    rate: float
+    apply: Callable[[Any], Any]
+
+
+def test_fields_of_named_tuples_are_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(2.0, np.sin)
+    jf = adarray.jit(lambda x: options.apply(x) * options.rate)
+    x = np.linspace(0.0, 1.0, 5)
+    for _ in range(3):
+        np.testing.assert_allclose(jf(x), np.sin(x) * 2)
+    with monkeypatch.context() as now:
+        now.setattr(fingerprints.SavedFingerprint, "same", lambda *_: pytest.fail("it is read"))
+        np.testing.assert_allclose(jf(x), np.sin(x) * 2)
+    options = Options(3.0, np.cos)
+    np.testing.assert_allclose(jf(x), np.cos(x) * 3)
