@@ -51,6 +51,8 @@ class Recompute:
         self.requested = requested
         self.sources: dict[Value, int] = {}
         self.chosen: set[tuple[Value, int]] = set()
+        # What a group reads of an earlier one at first hand is likely to be in memory.
+        self.likely = _read_across(fusion) if fusion.along else frozenset()
 
     def cloned(self, root: Value, group: Group) -> bool:
         """Whether a value of an earlier group is recomputed in `group`."""
@@ -90,7 +92,8 @@ class Recompute:
         """Choose further values to recompute in `group`, given all that it would read.
 
         Values that come cheaply from one other are recomputed from that, if it is read as
-        well, or if several come from it; so are those that come from inputs alone.
+        well, here or by another group, or if several come from it; so are those that come from
+        inputs alone.
         """
         read = [m.value for m in nodes.memories.values()]
         largest = max(math.prod(domain(m)) for m in group.members)
@@ -114,7 +117,8 @@ class Recompute:
             if v in self.requested or count[v] > 1:
                 continue  # others come from it
             for a, way in chains[v]:
-                if a is None or a in have or a in self.requested or count[a] > 1:
+                read_anyway = a in have or a in self.requested or a in self.likely
+                if a is None or read_anyway or count[a] > 1:
                     self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break
@@ -178,3 +182,14 @@ class Recompute:
                 return ways
             if len(frontier) == 1:
                 ways.append((next(iter(frontier.values())), list(way)))
+
+
+def _read_across(fusion: Fusion) -> frozenset[Value]:
+    """Return the values that other groups than their own have operations of."""
+    uses, owner = fusion.uses, fusion.owner
+    return frozenset(
+        use.root
+        for value, group in owner.items()
+        for use in uses.uses(value)
+        if owner.get(use.root, group) is not group
+    )
