@@ -306,6 +306,10 @@ def computable(value: Value) -> bool:
     return all(map(numeric, [v.dtype for v in (value, *value.args)]))
 
 
+# Elements that a GPU moves while it begins another kernel.
+LAUNCH = 1 << 20
+
+
 def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
     """Whether a value has a step of its own; `small` ones of these have none.
 
@@ -326,7 +330,7 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             if any(s != 1 for s in p.steps):
                 return True
             inline = uses.is_inline(uses.access(base).root)
-            if inline and along:
+            if along and (inline or value.size <= LAUNCH):
                 return False
             return value.size > small and piece.size * (32 if inline else 4) <= value.size
         case Concatenate():

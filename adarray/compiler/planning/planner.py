@@ -51,6 +51,7 @@ from adarray.compiler.planning.storage import Storage
 from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.factors import factors
+from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.rings import Pipeline, find_chains
@@ -104,6 +105,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("short_axes", short_axes),
+    ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),
     ("accumulated", lambda program, target: accumulated(program, target.adds)),
     ("biased", lambda program, target: biased(program, target.adds)),

@@ -170,7 +170,9 @@ class Recompute:
                 if uses.is_inline(root):
                     if uses.leaves[root]:
                         return ways
-                elif isinstance(root.primitive, ProgramInput):
+                elif isinstance(root.primitive, ProgramInput) or (
+                    root in self.likely and owner.get(root) is not mine
+                ):
                     inputs.add(root)
                 else:
                     if owner.get(root) is not mine or root in mine.totals:
