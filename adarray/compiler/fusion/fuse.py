@@ -368,7 +368,13 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
     widest = max(others or axes, key=lambda a: shape[a])
     if best in summed and others and value.size > min(TOTAL, elements(shape) // 16):
         return widest
-    if not along and others and shape[best] < 8 and shape[widest] >= 64 * shape[best] and not summed:
+    if (
+        not along
+        and others
+        and shape[best] < 8
+        and shape[widest] >= 64 * shape[best]
+        and not summed
+    ):
         return widest
     return best
 

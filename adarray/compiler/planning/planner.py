@@ -14,7 +14,7 @@ import numpy as np
 
 from adarray.base.spans import span
 from adarray.compiler.fusion.divide import SHORT, UNROLLED, Division
-from adarray.compiler.fusion.fuse import Fusion
+from adarray.compiler.fusion.fuse import LAUNCH, Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.loopir import Kernel, statements
 from adarray.compiler.ir.plan import Buffer, KernelStep, Note, Operand, Plan
@@ -56,6 +56,11 @@ from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.rings import Pipeline, find_chains
 from adarray.compiler.stencil.strips import Strips
+
+# How often what a kernel recomputes is chosen, given what it recomputes already: it reads other
+# arrays than before. Those that read least memory in all are taken, with the first where what is
+# in memory anyway is not known (see `Recompute`).
+ROUNDS = 1, 2, 5
 
 
 def plan(
@@ -169,6 +174,7 @@ class Planner:
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
         self.on_kernel = on_kernel
+        self.rounds = ROUNDS[0]
         self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
@@ -180,12 +186,9 @@ class Planner:
 
     def run(self) -> Plan:
         """Return the plan."""
-        for value in self.program.outputs:
-            self._request(self._target(value))
-        settled: list[Group] = []
-        for group in reversed(self.fusion.groups):
-            settled += self._settle(group)
-        self.fusion.groups = settled[::-1]
+        tried = ROUNDS if self.recompute.likely else ROUNDS[:1]
+        self.rounds = min(tried, key=self._moved) if len(tried) > 1 else tried[0]
+        self.fusion.groups = self._settled()
         self._number_uses()
         self._make_buffers()
         self._find_pipelines()
@@ -257,6 +260,37 @@ class Planner:
         if not is_source(value):
             self.requested[value] = None
 
+    def _settled(self) -> list[Group]:
+        """Find what all groups compute; return them."""
+        for value in self.program.outputs:
+            self._request(self._target(value))
+        settled: list[Group] = []
+        for group in reversed(self.fusion.groups):
+            settled += self._settle(group)
+        return settled[::-1]
+
+    def _moved(self, rounds: int) -> float:
+        """Return how many bytes kernels would move, launches as what could be moved meanwhile."""
+        on_kernel, self.on_kernel, self.rounds = self.on_kernel, None, rounds
+        moved = 0.0
+        for group in self._settled():
+            nodes = self.nodes.get(group.index)
+            if not group.dead and nodes is not None:
+                values = [m.value for m in nodes.memories.values()] + self._wanted(group)
+                moved += LAUNCH * 4 + sum(v.size * v.dtype.itemsize for v in values)
+        for group in self.fusion.groups:
+            self._own(group)  # and not a piece of it
+        for found in (
+            self.requested,
+            self.nodes,
+            self.lowered,
+            self.recompute.chosen,
+            self.recompute.spent,
+        ):
+            found.clear()
+        self.on_kernel = on_kernel
+        return moved
+
     def _settle(self, group: Group) -> list[Group]:
         """Find what a group computes, given what later ones read of it; return it.
 
@@ -295,7 +329,9 @@ class Planner:
         """Find the nodes of a group, with what it computes again."""
         wanted = self._wanted(group)
         nodes = self._nodes(group, wanted)
-        if self.recompute.choose(group, nodes):
+        for _ in range(self.rounds):
+            if not self.recompute.choose(group, nodes):
+                break
             nodes = self._nodes(group, wanted)
         self.nodes[group.index] = nodes
 

@@ -29,6 +29,8 @@ from adarray.compiler.kernels.nodes import Nodes
 CHEAP = 8
 # The same, where one array that is read anyway gives it.
 LOCAL = 24
+# What a kernel recomputes at most per element, where it asks for values in memory again and again.
+BUDGET = 32
 # Times that a value is read from which on it is stored if it is not cheap.
 MANY = 16
 # Arrays that it may be recomputed from.
@@ -51,6 +53,7 @@ class Recompute:
         self.requested = requested
         self.sources: dict[Value, int] = {}
         self.chosen: set[tuple[Value, int]] = set()
+        self.spent: Counter[int] = Counter()  # by group: what its recomputed values cost
         # What a group reads of an earlier one at first hand is likely to be in memory.
         self.likely = _read_across(fusion) if fusion.along else frozenset()
 
@@ -118,7 +121,11 @@ class Recompute:
                 continue  # others come from it
             for a, way in chains[v]:
                 read_anyway = a in have or a in self.requested or a in self.likely
+                cost = sum(map(op_cost, way)) * readings.get(v, 1)
+                if self.likely and self.spent[group.index] + cost > BUDGET:
+                    break
                 if a is None or read_anyway or count[a] > 1:
+                    self.spent[group.index] += cost
                     self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break
@@ -140,7 +147,12 @@ class Recompute:
 
     def _repeated(self, value: Value, largest: int) -> bool:
         """Whether a value is dear and would be computed again and again for other rows."""
-        return self.fusion.uses.cost[value] > CHEAP and MANY * value.size <= largest
+        dear = self.fusion.uses.cost[value] > CHEAP
+        if dear and self.likely:  # what it is computed from may be in memory
+            dear = not any(
+                sum(map(op_cost, way)) <= CHEAP for _, way in self._ancestors(value, CHEAP)
+            )
+        return dear and MANY * value.size <= largest
 
     def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
         """Return values of the same group from each of which alone `value` comes cheaply.
