@@ -267,7 +267,7 @@ class Gpu:
         return cupy.ndarray(shape, dtype, memory + offset, strides)
 
     def flag(self) -> Flag:
-        """Return an int32 with the value 0."""
+        """Return two int32 with the value 0."""
         owner = cupy.cuda.alloc_pinned_memory(_FLAG_BYTES)
         _ffi.memmove(_ffi.cast("char *", owner.ptr), bytes(_FLAG_BYTES), _FLAG_BYTES)
         # Addresses of pinned memory are the same on both sides.

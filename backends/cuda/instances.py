@@ -148,7 +148,7 @@ class Instances:
             runner = None
             if s.words is not None:
                 refused = x.flag.host if s.may_fail else 0
-                runner = Runner(s.words, self.functions, addresses, refused, blas)
+                runner = Runner(s.words, self.functions, addresses, refused, blas, s.signals)
                 if self.graphs:
                     runner.lib.adarray_device_limit(runner.handle, GRAPHS)
             x.runners.append(runner)

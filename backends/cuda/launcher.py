@@ -25,6 +25,7 @@ FUNCTIONS = (
     "cuGraphExecUpdate_v2",
     "cuGraphExecDestroy",
     "cuGraphDestroy",
+    "cuStreamQuery",
 )
 PRODUCTS = "cublasGemmStridedBatchedEx", "cublasLtMatmul"
 BLAS = 1 << 16
@@ -111,7 +112,7 @@ class ModuleFunctions(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """An int32 of the host that kernels can write: its owner, and addresses on both sides."""
+    """Two int32 of the host that kernels can write: their owner, and addresses on both sides."""
 
     owner: Any
     host: int
@@ -199,13 +200,16 @@ class Runner:
         Address of the int32 that kernels may write; 0 if none does.
     blas : int
         Address of the cuBLAS handle of the stream.
+    signals : bool
+        Whether a kernel says when no other will write there any more, in the int32 that follows.
     """
 
     __slots__ = ("_addresses", "handle", "lib", "words")
 
     def __init__(
-        self, words: np.ndarray, functions: list[int], addresses: Any, refused: int, blas: int
-    ) -> None:
+        self, words: np.ndarray, functions: list[int], addresses: Any, refused: int, blas: int,
+        signals: bool = False,
+    ) -> None:  # fmt: skip
         module = native()
         ffi, self.lib = module.ffi, module.lib
         self._addresses = addresses
@@ -213,7 +217,7 @@ class Runner:
         runner = self.lib.adarray_device_new(
             ffi.cast("int64_t *", ffi.from_buffer(words)), len(words),
             ffi.new("uintptr_t[]", functions), addresses, ffi.cast("int *", refused),
-            ffi.cast("void *", blas),
+            signals, ffi.cast("void *", blas),
         )  # fmt: skip
         if runner == ffi.NULL:
             raise BackendError("compiled plan: its steps cannot be written down; report this")

@@ -66,7 +66,7 @@ class CudaExecutable(CompiledPlan):
     -----
     Results are fresh arrays, which no later run touches. Memory for temporaries belongs to the
     stream that uses it. A plan waits for the GPU only if a kernel may refuse its data, such as
-    an index out of bounds: then the error is raised at that call.
+    an index out of bounds, until that is known: the error is raised at that call.
     """
 
     def __init__(

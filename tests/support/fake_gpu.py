@@ -314,7 +314,7 @@ class FakeGpu:
         return view_at(memory.ptr + offset, shape, dtype, strides, memory.owner).view(FakeArray)
 
     def flag(self) -> Any:
-        owner = np.zeros(1, np.int32)
+        owner = np.zeros(2, np.int32)
         return Flag(owner, owner.ctypes.data, owner.ctypes.data)
 
     def release(self) -> None:
