@@ -102,7 +102,7 @@ class Instances:
         plan = encoder.plan
         self.arena = plan.arena
         self.keeps_arena = plan.arena <= LASTING
-        self.graphs = graphs and self.keeps_arena
+        self.graphs = graphs
         self.products = any(s.products for s in segments)
         self.functions = gpu.functions(self.products)
         self.consts = [gpu.upload(np.asarray(c)) for c in plan.consts]
