@@ -309,6 +309,14 @@ class Gpu:
         many = results if isinstance(results, (tuple, list)) else (results,)
         return [cupy.asarray(self.library.raw(x)) for x in many]
 
+    def write(self, function: np.ufunc, values: list[Any], out: Any) -> bool:
+        """Let a ufunc write to an array that no operand overlaps; return False if CuPy has none."""
+        implementation = self.library.function(function)
+        if not isinstance(implementation, cupy.ufunc):
+            return False
+        self.library.run(implementation, *values, out=out)
+        return True
+
     # -- products, graphs and errors -------------------------------------------------------
 
     def blas(self) -> tuple[int, Any]:
