@@ -161,6 +161,7 @@ def test_large_temporaries_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None
     from adarray_backends.cuda import instances
 
     monkeypatch.setattr(instances, "LASTING", 0)
+    monkeypatch.setattr(instances, "LARGE", 0)
     args = [RNG.normal(size=s) for s in ((30, 20), (20,), (20, 7), (64, 30))]
     run = compare(recorded(adarray.value_and_grad(network, (0, 1, 2)), *args), times=8)
     assert run.counts().replays > 0
