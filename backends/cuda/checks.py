@@ -31,7 +31,7 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.plan import Buffer, KernelStep, Plan
 from adarray.compiler.ir.primitives import ProgramInput
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.print_cuda.printer import KernelText
+from adarray.compiler.print_cuda.printer import KernelText, may_fail
 
 Constants = Sequence[np.ndarray]
 
@@ -43,7 +43,7 @@ _TEXT = """\
 #include "adarray_device.h"
 extern "C" __global__ void __launch_bounds__({threads}) \
 {name}(const {dtype} *__restrict__ const index, const int64_t count, const int64_t extent, \
-const int64_t last, char *const scratch, int *const fail)
+const int64_t last, char *const scratch, int *const fail, int *const checked)
 {{
     unsigned *const blocks = (unsigned *)scratch; /* that are through */
     int *const wrong = (int *)scratch + 1;
@@ -61,7 +61,7 @@ const int64_t last, char *const scratch, int *const fail)
     *blocks = 0;
     if (!last) return;
     const bool refused = atomicExch(wrong, 0) != 0 || *(volatile int *)fail != 0;
-    ((volatile int *)fail)[1] = refused ? 2 : 1;
+    *(volatile int *)checked = refused ? 2 : 1;
 }}
 """
 
@@ -73,6 +73,7 @@ TEXTS = {
     )
     for d, c_type in _DTYPES.items()
 }
+SAYS = TEXTS["int64"]  # what says, without indices, that kernels before refused nothing
 
 
 class IndexBound(NamedTuple):
@@ -95,6 +96,15 @@ class Checks(NamedTuple):
 
     after: int
     bounds: tuple[IndexBound, ...]
+
+
+def texts_for(plan: Plan) -> list[KernelText]:
+    """Return the kernels that the checks of a plan may need."""
+    steps = [s for s in plan.steps if isinstance(s, KernelStep) and may_fail(s.kernel)]
+    if not steps:
+        return []
+    read = {b.dtype.name for s in steps for b in s.buffers}
+    return [t for d, t in TEXTS.items() if d in read or t is SAYS]
 
 
 def blocks_for(count: int, sms: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from adarray_backends.cuda import checks, tuning
 from adarray_backends.cuda.launcher import (
+    FLAGS,
     Extent,
     KernelRecord,
     LtMatmulRecord,
@@ -48,8 +49,8 @@ class StepSegment(NamedTuple):
         Whether cuBLAS runs in it.
     may_fail : bool
         Whether a kernel may refuse its data.
-    signals : bool
-        Whether a kernel says when no other one will any more.
+    signals : int
+        The flag in which a kernel says that no other one will any more; 0 if none does.
     """
 
     first: int
@@ -58,7 +59,7 @@ class StepSegment(NamedTuple):
     bounds: tuple[int, ...] = ()
     products: bool = False
     may_fail: bool = False
-    signals: bool = False
+    signals: int = 0
 
 
 class Sized(NamedTuple):
@@ -120,9 +121,9 @@ class CudaEncoder:
         donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
         self._input_slots = {slot: slot for slot in self.skewed} | donors
         self._print()
+        self._flags = 0  # that segments have for their checks
         self._index_inputs = checks.settled_inputs(plan)
-        if any(isinstance(s, KernelStep) and cuda.may_fail(s.kernel) for s in plan.steps):
-            self.texts |= {t.name: t for t in checks.TEXTS.values()}
+        self.texts |= {t.name: t for t in checks.texts_for(plan)}
         # Kernels run one after the other, and each leaves the first bytes zero.
         self.workspace = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
         self.room = self.workspace
@@ -198,7 +199,7 @@ class CudaEncoder:
             bounds.append(bounds[-1] + len(records_))
         products = any(not isinstance(r, KernelRecord) for r in records)
         words = encode(records, self._extents(first, last))
-        signals = checked is not None
+        signals = self._flags if checked is not None else 0
         return [StepSegment(first, last, words, tuple(bounds), products, may_fail, signals)]
 
     def _checked(
@@ -215,12 +216,15 @@ class CudaEncoder:
         }
         if not may_fail:
             return False, None
+        if self._flags + 1 == FLAGS:
+            return True, None
         found = checks.checks_of(may_fail, last - first, self._index_inputs, self.plan.consts)
         if found is None:
             return True, None
         after, bounds = found
         if not after and not bounds:
             return False, None
+        self._flags += 1
         records: list[Record] = []
         for k, (buffer, extent) in enumerate(bounds):
             text = checks.TEXTS[buffer.dtype.name]
@@ -229,7 +233,7 @@ class CudaEncoder:
                             k + 1 == len(bounds))
             )  # fmt: skip
         if not bounds:  # says what the kernels before have found
-            function = functions[checks.TEXTS["int64"].name]
+            function = functions[checks.SAYS.name]
             records.append(self._check(function, SlotOffset(WORKSPACE), 0, 1, True))
         return True, (after, records)
 
@@ -241,7 +245,8 @@ class CudaEncoder:
         numbers = count, extent, int(last)
         return KernelRecord(
             self.gpu.address(function, 0), (blocks, 1, 1), (checks.THREADS, 1, 1), 0,
-            (place, *numbers, SlotOffset(WORKSPACE), SlotOffset(REFUSED)),
+            (place, *numbers, SlotOffset(WORKSPACE), SlotOffset(REFUSED),
+             SlotOffset(REFUSED, 4 * self._flags)),
         )  # fmt: skip
 
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:

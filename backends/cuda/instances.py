@@ -163,7 +163,8 @@ class Instances:
             runner = None
             if s.words is not None:
                 refused = x.flag.host if s.may_fail else 0
-                runner = Runner(s.words, self.functions, addresses, refused, blas, s.signals)
+                checked = x.flag.host + 4 * s.signals if s.signals else 0
+                runner = Runner(s.words, self.functions, addresses, refused, blas, checked)
                 if self.graphs:
                     runner.lib.adarray_device_limit(runner.handle, GRAPHS)
             x.runners.append(runner)

@@ -86,8 +86,7 @@ struct DeviceRunner {
     void **parameters, *blas;
     void *recorder, *recorder_blas; /* a stream to record on, and a handle for it */
     atomic_int *recording;   /* whether somebody records on it */
-    int *refused;            /* a code, and whether checks are through: CHECKED */
-    int signals;             /* whether steps say that they are */
+    int *refused, *checked;  /* a code; whether checks are through, if steps say that */
     int asks;                /* for a recorder */
     int64_t restless;        /* a slot that should be copied, or -1 */
     Graph graphs[ADARRAY_MOST_GRAPHS];

@@ -15,7 +15,7 @@ import adarray
 from adarray.errors import BackendError
 
 pytest.importorskip("adarray_native._device")
-from adarray_backends.cuda import checks
+from adarray_backends.cuda import checks, launcher
 
 RNG = np.random.default_rng(5)
 CHECK = checks.TEXTS["int64"].name
@@ -217,3 +217,20 @@ def test_a_fault_of_the_stream_ends_the_wait(tmp_path: Path) -> None:
     gpu.driver.replace(failing)
     with pytest.raises(BackendError, match="CUDA_ERROR_700"):
         run([moved(X), moved(K)])
+
+
+def test_each_segment_has_a_flag_of_its_own(gpu: FakeGpu) -> None:
+    def f(x: Any, k: Any) -> Any:
+        for _ in range(launcher.FLAGS + 2):
+            x = np.sort(np.tanh(x[k] * 2), axis=0)
+        return x * 2
+
+    k = np.arange(-20, 20)
+    r, run = executable(gpu, f, [X, k])
+    flags = [s.signals for s in run.segments if s.may_fail]
+    assert len(set(flags) - {0}) == launcher.FLAGS - 1  # others wait to the end
+    assert flags.count(0) == len(flags) - launcher.FLAGS + 1
+    for _ in range(3):
+        check(r, run, [X, k])
+        with pytest.raises(BackendError, match="refused its data"):
+            run([moved(X), moved(k + 21)])

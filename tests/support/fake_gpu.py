@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 import adarray_native
 import numpy as np
 from adarray_backends.cuda.launcher import (
+    FLAGS as WORDS,
+)
+from adarray_backends.cuda.launcher import (
     PRODUCTS,
     Flag,
     ModuleFunctions,
@@ -314,7 +317,7 @@ class FakeGpu:
         return view_at(memory.ptr + offset, shape, dtype, strides, memory.owner).view(FakeArray)
 
     def flag(self) -> Any:
-        owner = np.zeros(2, np.int32)
+        owner = np.zeros(WORDS, np.int32)
         return Flag(owner, owner.ctypes.data, owner.ctypes.data)
 
     def release(self) -> None:
