@@ -136,27 +136,6 @@ def test_indices_are_checked_before_the_rest_is_computed(count: int) -> None:
             run([x, right])
 
 
-def test_jit_raises_the_index_error_of_each_call() -> None:
-    def loss(x: Any, k: Any) -> Any:
-        y = np.take(np.tanh(x), k, axis=0)
-        return np.mean(y * y)
-
-    values, numbers = RNG.normal(size=(50, 4)), np.arange(-20, 20)
-    want = adarray.grad(loss)(values, numbers)
-    with adarray.use("cuda"):
-        f = adarray.jit(adarray.grad(loss))
-        x, k = adarray.array(values), adarray.array(numbers)
-        for _ in range(6):
-            np.testing.assert_allclose(f(x, k).numpy(), want)
-        for at in (0, 39):
-            k[at] = 50  # in place: the array is the same
-            for _ in range(3):
-                with pytest.raises(IndexError):
-                    f(x, k)
-            k[at] = numbers[at]
-            np.testing.assert_allclose(f(x, k).numpy(), want)
-
-
 def test_filters_of_transforms() -> None:
     def loss(x: Any, w: Any) -> Any:
         return np.mean(np.tanh(np.fft.irfft(np.fft.rfft(x) * w)) ** 2)
