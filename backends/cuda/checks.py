@@ -61,14 +61,15 @@ const int64_t last, char *const scratch, int *const fail, int *const checked)
     *blocks = 0;
     if (!last) return;
     const bool refused = atomicExch(wrong, 0) != 0 || *(volatile int *)fail != 0;
-    *(volatile int *)checked = refused ? 2 : 1;
+    *(volatile int *)checked = refused ? {alarm} : 1;
 }}
 """
 
+ALARM = 2
 TEXTS = {
     d: KernelText(
         f"adk_indices_{d}",
-        _TEXT.format(threads=THREADS, name=f"adk_indices_{d}", dtype=c_type),
+        _TEXT.format(threads=THREADS, name=f"adk_indices_{d}", dtype=c_type, alarm=ALARM),
         (),
     )
     for d, c_type in _DTYPES.items()

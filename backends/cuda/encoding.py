@@ -96,6 +96,9 @@ class CudaEncoder:
         Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
     room : int
         The same with what products need, which lies behind.
+    relies : bool
+        Whether a segment tests no indices since an earlier one does, so that after an alarm of
+        that the run must be asked at its end.
     wants_aligned : set of int
         Slots of inputs that must be aligned for what was written down.
     """
@@ -121,7 +124,9 @@ class CudaEncoder:
         donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
         self._input_slots = {slot: slot for slot in self.skewed} | donors
         self._print()
+        self.relies = False
         self._flags = 0  # that segments have for their checks
+        self._tested: dict[Buffer, int] = {}  # extents by indices that some segment tests
         self._index_inputs = checks.settled_inputs(plan)
         self.texts |= {t.name: t for t in checks.texts_for(plan)}
         # Kernels run one after the other, and each leaves the first bytes zero.
@@ -221,9 +226,13 @@ class CudaEncoder:
         found = checks.checks_of(may_fail, last - first, self._index_inputs, self.plan.consts)
         if found is None:
             return True, None
-        after, bounds = found
+        after, every = found
+        # What an earlier segment tests holds, unless that raised an alarm.
+        bounds = [b for b in every if self._tested.get(b.buffer, b.extent + 1) > b.extent]
+        self.relies = self.relies or len(bounds) < len(every)
         if not after and not bounds:
             return False, None
+        self._tested |= {b.buffer: b.extent for b in bounds}
         self._flags += 1
         records: list[Record] = []
         for k, (buffer, extent) in enumerate(bounds):

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from adarray_backends.cuda import launcher
+from adarray_backends.cuda.checks import ALARM
 from adarray_backends.cuda.encoding import ARENA, REFUSED, WORKSPACE, CudaEncoder, StepSegment
 from adarray_backends.cuda.launcher import GraphCounts, RecordingStream, Runner
 
@@ -181,6 +182,11 @@ class Instances:
             x.numbers = self.gpu.alloc(x.values.nbytes)
         x.views[i][0] = value
         return int(x.numbers.ptr) + i * WIDEST
+
+    def alarmed(self, x: Instance) -> bool:
+        """Whether a check of the last run has found that a kernel may refuse its data."""
+        flags = launcher.native().ffi.cast("int *", x.flag.host)
+        return any(flags[s.signals] == ALARM for s in self.segments if s.signals)
 
     def record(self, x: Instance) -> None:
         """Let the runs of an instance be recorded as graphs from now on."""

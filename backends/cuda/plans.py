@@ -200,6 +200,11 @@ class CudaExecutable(CompiledPlan):
                 status = self._segment(i, segment, run)
                 if status and not self._served(x, i, status):
                     return self._refused(arrays, status)
+            if self.encoder.relies and self.instances.alarmed(x):
+                i = next(i for i, s in enumerate(self.segments) if s.signals)
+                status = x.runners[i].lib.adarray_device_wait(x.runners[i].handle, x.stream)
+                if status and not self._served(x, i, status):
+                    return self._refused(arrays, status)
         if not operands.plain:
             results = operands.collect(PlanRun(x, arrays, results))
         operands.prepare(x)

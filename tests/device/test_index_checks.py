@@ -15,7 +15,7 @@ import adarray
 from adarray.errors import BackendError
 
 pytest.importorskip("adarray_native._device")
-from adarray_backends.cuda import checks, launcher
+from adarray_backends.cuda import checks, launcher, plans
 
 RNG = np.random.default_rng(5)
 CHECK = checks.TEXTS["int64"].name
@@ -220,17 +220,44 @@ def test_a_fault_of_the_stream_ends_the_wait(tmp_path: Path) -> None:
 
 
 def test_each_segment_has_a_flag_of_its_own(gpu: FakeGpu) -> None:
-    def f(x: Any, k: Any) -> Any:
-        for _ in range(launcher.FLAGS + 2):
-            x = np.sort(np.tanh(x[k] * 2), axis=0)
+    def f(x: Any, *k: Any) -> Any:
+        for each in k:
+            x = np.sort(np.tanh(x[each] * 2), axis=0)
         return x * 2
 
     k = np.arange(-20, 20)
-    r, run = executable(gpu, f, [X, k])
+    many = [k.copy() for _ in range(launcher.FLAGS + 2)]
+    r, run = executable(gpu, f, [X, *many])
     flags = [s.signals for s in run.segments if s.may_fail]
     assert len(set(flags) - {0}) == launcher.FLAGS - 1  # others wait to the end
     assert flags.count(0) == len(flags) - launcher.FLAGS + 1
-    for _ in range(3):
-        check(r, run, [X, k])
+    for at in (0, 3, launcher.FLAGS + 1):
+        check(r, run, [X, *many])
+        wrong = [*many[:at], k + 21, *many[at + 1 :]]
         with pytest.raises(BackendError, match="refused its data"):
-            run([moved(X), moved(k + 21)])
+            run([moved(a) for a in (X, *wrong)])
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_segments_rely_on_the_checks_of_earlier_ones(
+    careful: bool, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def f(x: Any, k: Any) -> Any:
+        y = np.sort(np.tanh(x[k[:3]]), axis=0)
+        return np.tanh(x[k[3:5]]) * y[0]
+
+    monkeypatch.setattr(plans, "checking", lambda: careful)
+    r, run = executable(gpu, f, [X, K])
+    first, last = (s for s in run.segments if s.words is not None)
+    assert first.signals
+    assert not last.may_fail
+    check(r, run, r.arrays)
+    assert launches(gpu).count(CHECK) == 1
+    check(r, run, [X, np.array([0, 1, 2, 3, 4, 40])])  # the last one is not read
+    for at in range(5):
+        bad = K.copy()
+        bad[at] = 40
+        for call in (run, run.timed):
+            with pytest.raises(BackendError, match="refused its data"):
+                call([moved(X), moved(bad)])
+        check(r, run, r.arrays)
