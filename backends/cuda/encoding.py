@@ -98,7 +98,7 @@ class CudaEncoder:
         The same with what products need, which lies behind.
     relies : bool
         Whether a segment tests no indices since an earlier one does, so that after an alarm of
-        that the run must be asked at its end.
+        that each segment must be waited for.
     wants_aligned : set of int
         Slots of inputs that must be aligned for what was written down.
     """

@@ -238,26 +238,30 @@ def test_each_segment_has_a_flag_of_its_own(gpu: FakeGpu) -> None:
             run([moved(a) for a in (X, *wrong)])
 
 
+@pytest.mark.parametrize("runs", range(4))  # before the one with a wrong index
 @pytest.mark.parametrize("careful", [False, True])
 def test_segments_rely_on_the_checks_of_earlier_ones(
-    careful: bool, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+    careful: bool, runs: int, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def f(x: Any, k: Any) -> Any:
         y = np.sort(np.tanh(x[k[:3]]), axis=0)
-        return np.tanh(x[k[3:5]]) * y[0]
+        return np.sort(np.tanh(x[k[3:5]]) * y[0], axis=None)
 
     monkeypatch.setattr(plans, "checking", lambda: careful)
     r, run = executable(gpu, f, [X, K])
     first, last = (s for s in run.segments if s.words is not None)
     assert first.signals
     assert not last.may_fail
-    check(r, run, r.arrays)
-    assert launches(gpu).count(CHECK) == 1
-    check(r, run, [X, np.array([0, 1, 2, 3, 4, 40])])  # the last one is not read
-    for at in range(5):
+    assert len(run.segments) == 4
+    for _ in range(runs):
+        check(r, run, [X, np.array([0, 1, 2, 3, 4, 40])])  # the last one is not read
+    for at in (4, 3, 2, 1, 0):
         bad = K.copy()
         bad[at] = 40
         for call in (run, run.timed):
+            gpu.driver.log.clear()
             with pytest.raises(BackendError, match="refused its data"):
                 call([moved(X), moved(bad)])
+            if call is run:  # nothing is called with what a kernel refused
+                assert gpu.driver.names().count("call") == int(at > 2)
         check(r, run, r.arrays)
