@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import tuning
+from adarray_backends.cuda import checks, tuning
 from adarray_backends.cuda.launcher import (
+    FLAGS,
     Extent,
     KernelRecord,
     LtMatmulRecord,
@@ -48,6 +49,8 @@ class StepSegment(NamedTuple):
         Whether cuBLAS runs in it.
     may_fail : bool
         Whether a kernel may refuse its data.
+    signals : int
+        The flag in which a kernel says that no other one will any more; 0 if none does.
     """
 
     first: int
@@ -56,6 +59,7 @@ class StepSegment(NamedTuple):
     bounds: tuple[int, ...] = ()
     products: bool = False
     may_fail: bool = False
+    signals: int = 0
 
 
 class Sized(NamedTuple):
@@ -92,6 +96,9 @@ class CudaEncoder:
         Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
     room : int
         The same with what products need, which lies behind.
+    relies : bool
+        Whether a segment tests no indices since an earlier one does, so that after an alarm of
+        that each segment must be waited for.
     wants_aligned : set of int
         Slots of inputs that must be aligned for what was written down.
     """
@@ -117,6 +124,11 @@ class CudaEncoder:
         donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
         self._input_slots = {slot: slot for slot in self.skewed} | donors
         self._print()
+        self.relies = False
+        self._flags = 0  # that segments have for their checks
+        self._tested: dict[Buffer, int] = {}  # extents by indices that some segment tests
+        self._index_inputs = checks.settled_inputs(plan)
+        self.texts |= {t.name: t for t in checks.texts_for(plan)}
         # Kernels run one after the other, and each leaves the first bytes zero.
         self.workspace = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
         self.room = self.workspace
@@ -167,26 +179,84 @@ class CudaEncoder:
             if records is not None:
                 run.append((i, records))
                 continue
-            segments += self._closed(run)
+            segments += self._closed(run, functions)
             run = []
             segments.append(StepSegment(i, i + 1, None))
-        return segments + self._closed(run)
+        return segments + self._closed(run, functions)
 
-    def _closed(self, run: list[tuple[int, list[Record]]]) -> list[StepSegment]:
+    def _closed(
+        self, run: list[tuple[int, list[Record]]], functions: dict[str, Any]
+    ) -> list[StepSegment]:
         if not run:
             return []
         first, last = run[0][0], run[-1][0] + 1
-        records = [r for _, records_ in run for r in records_]
+        launches = [records for _, records in run]
+        may_fail, checked = self._checked(first, last, functions)
+        if checked is not None:
+            after, tests = checked
+            if after:
+                launches[after - 1] = [*launches[after - 1], *tests]
+            else:
+                launches[0] = [*tests, *launches[0]]
+        records = [r for records_ in launches for r in records_]
         bounds = [0]
-        for _, records_ in run:
+        for records_ in launches:
             bounds.append(bounds[-1] + len(records_))
-        may_fail = any(
-            isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
-            for s in self.plan.steps[first:last]
-        )
         products = any(not isinstance(r, KernelRecord) for r in records)
         words = encode(records, self._extents(first, last))
-        return [StepSegment(first, last, words, tuple(bounds), products, may_fail)]
+        signals = self._flags if checked is not None else 0
+        return [StepSegment(first, last, words, tuple(bounds), products, may_fail, signals)]
+
+    def _checked(
+        self, first: int, last: int, functions: dict[str, Any]
+    ) -> tuple[bool, tuple[int, list[Record]] | None]:
+        """Return whether a kernel of some steps may refuse its data, and checks that come before.
+
+        Those are launches with the number of steps that they follow; None if there are none.
+        """
+        may_fail = {
+            i: s
+            for i, s in enumerate(self.plan.steps[first:last])
+            if isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
+        }
+        if not may_fail:
+            return False, None
+        if self._flags + 1 == FLAGS:
+            return True, None
+        found = checks.checks_of(may_fail, last - first, self._index_inputs, self.plan.consts)
+        if found is None:
+            return True, None
+        after, every = found
+        # What an earlier segment tests holds, unless that raised an alarm.
+        bounds = [b for b in every if self._tested.get(b.buffer, b.extent + 1) > b.extent]
+        self.relies = self.relies or len(bounds) < len(every)
+        if not after and not bounds:
+            return False, None
+        self._tested |= {b.buffer: b.extent for b in bounds}
+        self._flags += 1
+        records: list[Record] = []
+        for k, (buffer, extent) in enumerate(bounds):
+            text = checks.TEXTS[buffer.dtype.name]
+            records.append(
+                self._check(functions[text.name], self.place(buffer), buffer.size, extent,
+                            k + 1 == len(bounds))
+            )  # fmt: skip
+        if not bounds:  # says what the kernels before have found
+            function = functions[checks.SAYS.name]
+            records.append(self._check(function, SlotOffset(WORKSPACE), 0, 1, True))
+        return True, (after, records)
+
+    def _check(
+        self, function: Any, place: SlotOffset, count: int, extent: int, last: bool
+    ) -> KernelRecord:
+        """Return the launch of a kernel that checks indices."""
+        blocks = checks.blocks_for(count, self.target.sms)
+        numbers = count, extent, int(last)
+        return KernelRecord(
+            self.gpu.address(function, 0), (blocks, 1, 1), (checks.THREADS, 1, 1), 0,
+            (place, *numbers, SlotOffset(WORKSPACE), SlotOffset(REFUSED),
+             SlotOffset(REFUSED, 4 * self._flags)),
+        )  # fmt: skip
 
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
         """Return the launches of a step; None if Python runs it."""

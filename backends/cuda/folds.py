@@ -77,6 +77,17 @@ def _shaped(x: Any, shape: tuple[int, ...], transposed: bool) -> Any:
     return x.T if transposed else x
 
 
+def in_parts(x: Any) -> Any:
+    """Return a complex array in C order as a real one, with an axis for the two parts behind."""
+    real = {"F": "f", "D": "d"}[x.dtype.char]
+    return x.view(real).reshape((*x.shape, 2))
+
+
+def of_parts(x: Any, dtype: Any) -> Any:
+    """Return a real array in C order, whose last axis has the two parts, as a complex one."""
+    return x.view(dtype).reshape(x.shape[:-1])
+
+
 def normalized(axis: Any, ndim: int) -> list[int] | None:
     """Return the axes to fold; None where NumPy is to say what is wrong with them."""
     numbers = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)

@@ -20,7 +20,14 @@ from adarray_backends.cuda import (
     products,
     rounding,
 )
-from adarray_backends.cuda.launcher import FUNCTIONS, Flag, ModuleFunctions, RecordingStream, native
+from adarray_backends.cuda.launcher import (
+    FLAGS,
+    FUNCTIONS,
+    Flag,
+    ModuleFunctions,
+    RecordingStream,
+    native,
+)
 from cffi import FFI
 
 from adarray.base.op import OPS
@@ -30,7 +37,7 @@ from adarray.errors import BackendError
 from adarray.ops.windows import geometry_for
 
 _TO_DEVICE = 1  # cudaMemcpyHostToDevice
-_FLAG_BYTES = 64
+_FLAG_BYTES = 4 * FLAGS
 _SHARE = 256  # of a GPU's memory, the part that a plan may keep for results
 _PRODUCTS = frozenset({"float32", "float64", "float16"})  # dtypes that cuBLAS multiplies
 _MOST_RECORDERS = 16  # that are kept for plans to come
@@ -267,7 +274,7 @@ class Gpu:
         return cupy.ndarray(shape, dtype, memory + offset, strides)
 
     def flag(self) -> Flag:
-        """Return an int32 with the value 0."""
+        """Return int32 with the value 0."""
         owner = cupy.cuda.alloc_pinned_memory(_FLAG_BYTES)
         _ffi.memmove(_ffi.cast("char *", owner.ptr), bytes(_FLAG_BYTES), _FLAG_BYTES)
         # Addresses of pinned memory are the same on both sides.
@@ -308,6 +315,14 @@ class Gpu:
         results = function(*args, **kwargs)
         many = results if isinstance(results, (tuple, list)) else (results,)
         return [cupy.asarray(self.library.raw(x)) for x in many]
+
+    def write(self, function: np.ufunc, values: list[Any], out: Any) -> bool:
+        """Let a ufunc write to an array that no operand overlaps; return False if CuPy has none."""
+        implementation = self.library.function(function)
+        if not isinstance(implementation, cupy.ufunc):
+            return False
+        self.library.run(implementation, *values, out=out)
+        return True
 
     # -- products, graphs and errors -------------------------------------------------------
 

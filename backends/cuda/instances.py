@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from adarray_backends.cuda import launcher
+from adarray_backends.cuda.checks import ALARM
 from adarray_backends.cuda.encoding import ARENA, REFUSED, WORKSPACE, CudaEncoder, StepSegment
 from adarray_backends.cuda.launcher import GraphCounts, RecordingStream, Runner
 
 GRAPHS = 8  # for one stream: memory of callers that repeat use the same few addresses
-LASTING = 256 << 20  # bytes of temporaries that are kept from run to run
+LASTING = 256 << 20  # bytes of temporaries that are kept from run to run in any case
+LARGE = 16  # times the spare memory of a GPU, a part of it that all larger ones may take
 STREAMS = 8  # whose memory is kept
 WIDEST = 16  # bytes of a number
 _ALIGNED = 256  # bytes
+_large: WeakKeyDictionary[Instance, int] = WeakKeyDictionary()  # that keep much: bytes
+_large_lock = threading.Lock()
 _PER_THREAD = 2  # the address of the stream that every thread has for itself
 
 
@@ -46,6 +51,7 @@ class Instance:
     """
 
     __slots__ = (
+        "__weakref__",
         "addresses",
         "arena",
         "blas",
@@ -101,8 +107,7 @@ class Instances:
         self.segments = segments
         plan = encoder.plan
         self.arena = plan.arena
-        self.keeps_arena = plan.arena <= LASTING
-        self.graphs = graphs and self.keeps_arena
+        self.graphs = graphs
         self.products = any(s.products for s in segments)
         self.functions = gpu.functions(self.products)
         self.consts = [gpu.upload(np.asarray(c)) for c in plan.consts]
@@ -124,7 +129,7 @@ class Instances:
 
     def keep(self, x: Instance) -> None:
         """Keep an instance for the next run."""
-        if not self.keeps_arena:
+        if not self._keeps_arena(x):
             x.arena = None
         try:
             self.idle[x.key].append(x)
@@ -133,6 +138,17 @@ class Instances:
                 while len(self.idle) >= STREAMS:
                     self.idle.pop(next(iter(self.idle)), None)
                 self.idle.setdefault(x.key, []).append(x)
+
+    def _keeps_arena(self, x: Instance) -> bool:
+        """Whether the temporaries of an instance stay where they are until the next run."""
+        if self.arena <= LASTING:
+            return True
+        with _large_lock:
+            if x not in _large:
+                if self.arena + sum(_large.values()) > LARGE * self.gpu.spare():
+                    return False
+                _large[x] = self.arena
+            return True
 
     def _new(self, key: Any, stream: int) -> Instance:
         gpu, encoder, ffi = self.gpu, self.encoder, launcher.native().ffi
@@ -148,7 +164,8 @@ class Instances:
             runner = None
             if s.words is not None:
                 refused = x.flag.host if s.may_fail else 0
-                runner = Runner(s.words, self.functions, addresses, refused, blas)
+                checked = x.flag.host + 4 * s.signals if s.signals else 0
+                runner = Runner(s.words, self.functions, addresses, refused, blas, checked)
                 if self.graphs:
                     runner.lib.adarray_device_limit(runner.handle, GRAPHS)
             x.runners.append(runner)
@@ -165,6 +182,11 @@ class Instances:
             x.numbers = self.gpu.alloc(x.values.nbytes)
         x.views[i][0] = value
         return int(x.numbers.ptr) + i * WIDEST
+
+    def alarmed(self, x: Instance) -> bool:
+        """Whether a check of the last run has found that a kernel may refuse its data."""
+        flags = launcher.native().ffi.cast("int *", x.flag.host)
+        return any(flags[s.signals] == ALARM for s in self.segments if s.signals)
 
     def record(self, x: Instance) -> None:
         """Let the runs of an instance be recorded as graphs from now on."""

@@ -25,11 +25,13 @@ FUNCTIONS = (
     "cuGraphExecUpdate_v2",
     "cuGraphExecDestroy",
     "cuGraphDestroy",
+    "cuStreamQuery",
 )
 PRODUCTS = "cublasGemmStridedBatchedEx", "cublasLtMatmul"
 BLAS = 1 << 16
 REFUSED = 1 << 20
 MOVES = -2
+FLAGS = 16
 STAGED = 4 << 20  # bytes that products read of an input which may be copied at each run
 
 
@@ -111,7 +113,10 @@ class ModuleFunctions(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """An int32 of the host that kernels can write: its owner, and addresses on both sides."""
+    """`FLAGS` int32 of the host that kernels can write: owner, and addresses on both sides.
+
+    The first one is for what kernels refuse, others for checks that are through.
+    """
 
     owner: Any
     host: int
@@ -199,13 +204,16 @@ class Runner:
         Address of the int32 that kernels may write; 0 if none does.
     blas : int
         Address of the cuBLAS handle of the stream.
+    checked : int
+        Address of the int32 in which a kernel says that no other will write there; 0 if none does.
     """
 
     __slots__ = ("_addresses", "handle", "lib", "words")
 
     def __init__(
-        self, words: np.ndarray, functions: list[int], addresses: Any, refused: int, blas: int
-    ) -> None:
+        self, words: np.ndarray, functions: list[int], addresses: Any, refused: int, blas: int,
+        checked: int = 0,
+    ) -> None:  # fmt: skip
         module = native()
         ffi, self.lib = module.ffi, module.lib
         self._addresses = addresses
@@ -213,7 +221,7 @@ class Runner:
         runner = self.lib.adarray_device_new(
             ffi.cast("int64_t *", ffi.from_buffer(words)), len(words),
             ffi.new("uintptr_t[]", functions), addresses, ffi.cast("int *", refused),
-            ffi.cast("void *", blas),
+            ffi.cast("int *", checked), ffi.cast("void *", blas),
         )  # fmt: skip
         if runner == ffi.NULL:
             raise BackendError("compiled plan: its steps cannot be written down; report this")

@@ -11,7 +11,7 @@ import adarray_native
 import numpy as np
 from adarray_backends.cuda import contractions, conv_work, nvrtc, pointwise
 from adarray_backends.cuda.engine import THREADS, CudaEngine
-from adarray_backends.cuda.folds import CHARS, Folder
+from adarray_backends.cuda.folds import CHARS, Folder, in_parts, normalized, of_parts
 
 from adarray.base.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
 from adarray.compiler.scalars.eager import FIXED
@@ -21,6 +21,7 @@ from adarray.device.layouts import lie_in_c_order
 _FLOATS = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 POSITIVE = FUNCTIONS[np.positive]
 _BROADCAST = FUNCTIONS[np.broadcast_to]
+_LINEAR = FUNCTIONS[np.sum], FUNCTIONS[np.mean]
 _NUMBERS = frozenset({float, int, bool})
 _REDUCTIONS = frozenset({np.sum, np.prod, np.mean, np.max, np.min})
 _FOLDED = frozenset({"axis", "keepdims"})
@@ -398,9 +399,11 @@ class CudaLibrary(Library):
             return NotImplemented
         x = values[0].raw
         char = x.dtype.char
-        if char not in CHARS or not x.size or params.get("dtype") is not None:
+        if not x.size or params.get("dtype") is not None:
             return NotImplemented
         axis, keep = params.get("axis"), bool(params.get("keepdims"))
+        if char not in CHARS:
+            return self._of_parts(op, x, axis, keep)
         transposed = not x._c_contiguous
         if transposed:
             if not x.flags.f_contiguous:
@@ -420,6 +423,19 @@ class CudaLibrary(Library):
         result = DeviceArray(raw, self, not raw.ndim)
         result.aside = None if transposed else aside
         return result
+
+    def _of_parts(self, op: Op, x: Any, axis: Any, keep: bool) -> Any:
+        """Fold the real and the imaginary parts of an array, for each of which a sum is one."""
+        if op not in _LINEAR or x.dtype.kind != "c" or not x._c_contiguous:
+            return NotImplemented
+        axes = normalized(axis, x.ndim)
+        if not axes:
+            return NotImplemented
+        parts = DeviceArray(in_parts(x), self)
+        folded = self.compute(op, (parts,), {"axis": tuple(axes), "keepdims": keep})
+        if folded is NotImplemented:
+            return NotImplemented
+        return DeviceArray(of_parts(folded.raw, x.dtype), self, folded.raw.ndim == 1)
 
     def rule(self, node: Any, operand: int, g: Any, saved: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Compute the cotangent of what was broadcast, or of a maximum.

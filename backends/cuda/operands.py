@@ -169,11 +169,18 @@ class Operands:
 
     def call(self, s: CallStep, run: PlanRun) -> None:
         """Call a function on the GPU's arrays as the library does, and store what it returns."""
-        values = []
-        for o in s.operands:
-            view = self.view(o, run)
+        values = [self.view(o, run) for o in s.operands]
+        if writes_its_result(s):
+            out = s.values[0].shape
+            target = self.view(Operand(s.results[0], 0, out, c_strides(out)), run)
+            if self.gpu.write(s.function, values, target):
+                return
+        if not keeps_nothing(s.function):
             # What lies in memory that is used again is not the function's to keep.
-            values.append(view.copy() if o.buffer.kind in ("temp", "output") else view)
+            values = [
+                x.copy() if o.buffer.kind in ("temp", "output") else x
+                for x, o in zip(values, s.operands, strict=True)
+            ]
 
         def arguments(values: list[Any]) -> tuple[Any, Any]:
             return _filled(s.args, values), _filled(s.kwargs, values)
@@ -181,6 +188,24 @@ class Operands:
         results = self.gpu.call(s.function, values, arguments)
         for b, value in zip(s.results, results, strict=True):
             self.view(Operand(b, 0, (b.size,), (1,)), run)[...] = value.ravel()
+
+
+def keeps_nothing(function: Any) -> bool:
+    """Whether a function neither writes to its operands nor keeps them for later."""
+    module = getattr(function, "__module__", None) or ""
+    return isinstance(function, np.ufunc) or function is np.sum or module.startswith("numpy.fft")
+
+
+def writes_its_result(s: CallStep) -> bool:
+    """Whether a call is a ufunc of complex arrays that computes in the dtype of its result."""
+    f = s.function
+    if not isinstance(f, np.ufunc) or f.signature or f.nout != 1 or s.kwargs:
+        return False
+    if len(s.args) != f.nin or not all(isinstance(x, Slot) for x in s.args):
+        return False
+    of = s.results[0].dtype
+    same = {np.dtype("F"): ("F", "f"), np.dtype("D"): ("D", "d")}.get(of, ())
+    return all(o.buffer.dtype.char in same for o in s.operands)
 
 
 def _pointer(inputs: Iterable[tuple[int, int, int, Any]]) -> Callable[[list[Any], Any], bool]:

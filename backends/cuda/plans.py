@@ -66,7 +66,7 @@ class CudaExecutable(CompiledPlan):
     -----
     Results are fresh arrays, which no later run touches. Memory for temporaries belongs to the
     stream that uses it. A plan waits for the GPU only if a kernel may refuse its data, such as
-    an index out of bounds: then the error is raised at that call.
+    an index out of bounds, until that is known: the error is raised at that call.
     """
 
     def __init__(
@@ -197,9 +197,10 @@ class CudaExecutable(CompiledPlan):
             results = operands.arrays(places)
             run = PlanRun(x, arrays, results)
             for i, segment in enumerate(self.segments):
-                status = self._segment(i, segment, run)
-                if status and not self._served(x, i, status):
-                    return self._refused(arrays, status)
+                for ask in (self._segment, self._asked):
+                    status = ask(i, segment, run)
+                    if status and not self._served(x, i, status):
+                        return self._refused(arrays, status)
         if not operands.plain:
             results = operands.collect(PlanRun(x, arrays, results))
         operands.prepare(x)
@@ -237,6 +238,15 @@ class CudaExecutable(CompiledPlan):
             if status:
                 raise self._fault(step, status, "failed")
         return 0
+
+    def _asked(self, _: int, segment: StepSegment, run: PlanRun) -> int:
+        """Return what kernels refused after an alarm of a check that a segment may rely on."""
+        x = run.instance
+        if segment.words is None or not self.encoder.relies or not self.instances.alarmed(x):
+            return 0
+        runner = next(x.runners[i] for i, s in enumerate(self.segments) if s.signals)
+        status: int = runner.lib.adarray_device_wait(runner.handle, x.stream)
+        return status
 
     def _launched(self, i: int, step: int, x: Instance) -> int:
         """Launch one step of a segment."""

@@ -16,6 +16,9 @@ enum {
     MISSES = 16,       /* others after which it is copied */
     CREDIT = 8,        /* new graphs that may follow each other */
     REPLAYS = 64,      /* replays that pay for another one */
+    FINE = 1,          /* of checks that are through: no kernel will refuse its data */
+    NOT_READY = 600,   /* the driver's word for a stream that works */
+    POLLS = 1 << 10,   /* looks at memory between two questions for the stream */
     STALE = 32,        /* replays of others after which a graph does not wait for what comes again */
 };
 
@@ -55,6 +58,29 @@ int adarray_device_wait(DeviceRunner *r, void *stream)
     const int code = *(volatile int *)r->refused;
     *(volatile int *)r->refused = 0;
     return code ? ADARRAY_DEVICE_REFUSED + code : 0;
+}
+
+/* Leave the core to its other thread for a moment. */
+static void rest(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Wait until it is known that no kernel refuses its data, which the stream may take much longer to
+ * compute with; to the end where that is not so. */
+static int wait_for_checks(DeviceRunner *r, void *stream)
+{
+    const volatile int *refused = r->refused, *checked = r->checked;
+    for (unsigned i = 1; *checked == 0; i++) {
+        if (i % POLLS == 0 && r->driver.query(stream) != NOT_READY) break; /* done, or failed */
+        rest();
+    }
+    if (*checked == FINE && *refused == 0) return 0;
+    return adarray_device_wait(r, stream);
 }
 
 /* -- graphs --------------------------------------------------------------------------------- */
@@ -273,6 +299,7 @@ int adarray_device_run(DeviceRunner *r, void *stream)
         status = adarray_device_steps(r, stream, 0, r->n_steps);
         return !status && r->refused != NULL ? adarray_device_wait(r, stream) : status;
     }
+    if (r->checked) *(volatile int *)r->checked = 0;
     if (r->recorder && r->most_graphs) g = graph_for(r);
     if (g) {
         g->used = ++r->tick;
@@ -287,7 +314,8 @@ int adarray_device_run(DeviceRunner *r, void *stream)
         status = adarray_device_steps(r, stream, 0, r->n_steps);
         r->asks += r->most_graphs && !r->recorder;
     }
-    if (!status && r->refused != NULL) status = adarray_device_wait(r, stream);
+    if (!status && r->refused != NULL)
+        status = r->checked ? wait_for_checks(r, stream) : adarray_device_wait(r, stream);
     if (status) return status;
     if (r->restless >= 0) return ADARRAY_DEVICE_MOVES;
     return r->asks > 1 && !r->recorder ? ADARRAY_DEVICE_ASKS : ADARRAY_DEVICE_OK;
@@ -332,14 +360,14 @@ int64_t adarray_device_count(const DeviceRunner *r, int which) { return r->count
 static void *room(int64_t n, size_t size) { return calloc(n > 0 ? (size_t)n : 1, size); }
 
 DeviceRunner *adarray_device_new(const int64_t *words, int64_t count, const uintptr_t *functions,
-                                 uint64_t *addresses, int *refused, void *blas)
+                                 uint64_t *addresses, int *refused, int *checked, void *blas)
 {
     if (count < 2 || words[0] < 0 || words[1] < 0 || count < 2 + 2 * words[0]) return NULL;
     DeviceRunner *r = calloc(1, sizeof *r);
     if (r == NULL) return NULL;
     memcpy(&r->driver, functions, sizeof r->driver);
     r->n_slots = words[0], r->n_steps = words[1];
-    r->addresses = addresses, r->refused = refused, r->blas = blas;
+    r->addresses = addresses, r->refused = refused, r->checked = checked, r->blas = blas;
     r->credit = CREDIT, r->failed = r->restless = -1;
     r->words = room(count, sizeof *r->words);
     r->steps = room(r->n_steps, sizeof *r->steps);

@@ -30,10 +30,11 @@ enum {
  *
  * `functions` are addresses in the order of DeviceFunctions. `addresses` has one for each slot; the
  * caller keeps it, and sets those that differ from run to run. `refused` is host memory that
- * kernels write codes to, or NULL if none does. Returns NULL if memory is short or the words
- * are no steps. */
+ * kernels write codes to, or NULL if none does. To `checked`, unless it is NULL, one of them writes
+ * as soon as it is known whether any does: 1 if none, 2 if one may. Returns NULL if memory is
+ * short or the words are no steps. */
 DeviceRunner *adarray_device_new(const int64_t *words, int64_t count, const uintptr_t *functions,
-                                 uint64_t *addresses, int *refused, void *blas);
+                                 uint64_t *addresses, int *refused, int *checked, void *blas);
 void adarray_device_free(DeviceRunner *r);
 
 /* Run all steps on a stream; from the third run on as a graph, if it can be recorded. */

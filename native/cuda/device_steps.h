@@ -34,6 +34,7 @@ typedef struct {
     int (*exec_update)(void *, void *, void *);
     int (*exec_destroy)(void *);
     int (*graph_destroy)(void *);
+    int (*query)(void *);
     int (*product)(void *, int, int, int, int, int, const void *, const void *, int, int,
                    long long, const void *, int, int, long long, const void *, void *, int, int,
                    long long, int, int, int);
@@ -85,7 +86,7 @@ struct DeviceRunner {
     void **parameters, *blas;
     void *recorder, *recorder_blas; /* a stream to record on, and a handle for it */
     atomic_int *recording;   /* whether somebody records on it */
-    int *refused;
+    int *refused, *checked;  /* a code; whether checks are through, if steps say that */
     int asks;                /* for a recorder */
     int64_t restless;        /* a slot that should be copied, or -1 */
     Graph graphs[ADARRAY_MOST_GRAPHS];

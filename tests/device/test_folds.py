@@ -47,3 +47,33 @@ def test_gradients_of_what_was_broadcast(device_backend, shape):
     want = adarray.grad(lambda x: np.sum(np.broadcast_to(x, full) * g))(x)
     assert got.shape == shape
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((837, 9, 33), (0, 1)), ((64, 40, 16), 1), ((900, 50), None), ((50, 9), -1)]
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sums_of_complex_arrays(device_backend, shape, axis, keepdims, dtype):
+    rng = np.random.default_rng(6)
+    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    near = 1e-5 if dtype == np.complex64 else 1e-12
+    with adarray.use(device_backend):
+        operands = adarray.array(x), adarray.array(x[::2]), adarray.array(x.T)
+        for f in (np.sum, np.mean):
+            for operand in operands:
+                got = f(operand, axis=axis, keepdims=keepdims)
+                want = f(operand.numpy().astype(np.complex128), axis=axis, keepdims=keepdims)
+                assert got.shape == want.shape
+                assert got.dtype == dtype
+                np.testing.assert_allclose(got.numpy(), want, rtol=near, atol=near * 300)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_parts_of_complex_arrays(dtype):
+    folds = pytest.importorskip("adarray_backends.cuda.folds")
+    x = (np.arange(24.0) - 1j * np.arange(24.0) ** 2).astype(dtype).reshape(2, 3, 4)
+    parts = folds.in_parts(x)
+    np.testing.assert_array_equal(parts[..., 0], x.real)
+    np.testing.assert_array_equal(parts[..., 1], x.imag)
+    np.testing.assert_array_equal(folds.of_parts(parts.sum(axis=1), dtype), x.sum(axis=1))

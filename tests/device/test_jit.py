@@ -477,3 +477,24 @@ def test_compiled_code_that_fails_is_told_of_once(kind: Any, device_backend: str
         got.append(jf(x))  # another warning would be an error
     for g in got:
         np.testing.assert_allclose(plain(g), np.tanh(Y) * 2.0, rtol=1e-12)
+
+
+def test_jit_raises_the_index_error_of_each_call(device_backend: str) -> None:
+    def taken(x: Any, k: Any) -> Any:
+        y = np.take(np.tanh(x), k, axis=0)
+        return np.mean(y * y)
+
+    values, numbers = np.random.default_rng(8).normal(size=(50, 4)), np.arange(-20, 20)
+    want = adarray.grad(taken)(values, numbers)
+    with adarray.use(device_backend):
+        f = adarray.jit(adarray.grad(taken))
+        x, k = adarray.array(values), adarray.array(numbers)
+        for _ in range(6):
+            np.testing.assert_allclose(f(x, k).numpy(), want, rtol=1e-6)
+        for at in (0, 39):
+            k[at] = 50  # in place: the array is the same
+            for _ in range(3):
+                with pytest.raises(IndexError):
+                    f(x, k)
+            k[at] = numbers[at]
+            np.testing.assert_allclose(f(x, k).numpy(), want, rtol=1e-6)

@@ -104,6 +104,51 @@ def test_memory_of_results_that_somebody_looks_at_is_not_taken_again(tmp_path: P
     assert not any(k() for k in instances_)
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_large_temporaries_are_not_kept_but_graphs_are(
+    moves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "LASTING", 0)
+    monkeypatch.setattr(instances, "LARGE", 0)
+    gpu = Shuffling(tmp_path)
+    r, run = executable(gpu)
+    arrays, held = [moved(a) for a in r.arrays], []
+    for _ in range(30):
+        check(r, run, arrays)
+        (x,) = run.instances.idle[0]
+        assert x.arena is None
+        del x
+        if moves:  # what somebody else takes is not there for the next run
+            held.append(gpu.alloc(run.instances.arena))
+    counts = run.counts()
+    assert counts.replays == 28
+    assert counts.captures <= instances.GRAPHS
+
+
+@pytest.mark.usefixtures("_young_heap")
+def test_plans_share_the_memory_that_large_temporaries_may_keep(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "LASTING", 0)
+    (r, first), (_, second) = executable(gpu), executable(gpu)
+    arrays = [moved(a) for a in r.arrays]
+    monkeypatch.setattr(gpu, "spare", lambda: first.instances.arena)
+    monkeypatch.setattr(instances, "LARGE", 1.5)
+
+    def keeps(run: Any) -> bool:
+        return run.instances.idle[0][0].arena is not None
+
+    for run in (first, second, first, second):
+        check(r, run, arrays)
+    assert keeps(first)
+    assert not keeps(second)
+    plans.give_back()  # after which there is room
+    for run in (second, first):
+        check(r, run, arrays)
+    assert keeps(second)
+    assert not keeps(first)
+
+
 def test_streams_have_memory_of_their_own(gpu: FakeGpu) -> None:
     _, run = executable(gpu)
     arrays = [moved(a) for a in values()]

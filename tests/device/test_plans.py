@@ -112,6 +112,71 @@ def test_an_index_out_of_range_is_an_error() -> None:
     np.testing.assert_allclose(run([x, moved(np.array([0, 0, 0]))])[0].get(), np.exp(x.get()[0]))
 
 
+@pytest.mark.parametrize("count", [5, 100_000])
+def test_indices_are_checked_before_the_rest_is_computed(count: int) -> None:
+    def step(x: Any, k: Any) -> Any:
+        def loss(x: Any) -> Any:
+            y = np.take(np.tanh(x), k, axis=0)
+            return np.mean(y * y)
+
+        return adarray.value_and_grad(loss)(x)
+
+    k = RNG.integers(-1000, 1000, size=count)
+    r = recorded(step, RNG.normal(size=(1000, 8)), k)
+    run = compare(r, times=4)
+    assert run.counts().replays > 0
+    assert all(s.signals for s in run.segments if s.may_fail)
+    x, right = moved(r.arrays[0]), moved(k)
+    for at in (0, count // 2, count - 1):
+        for wrong in (1000, -1001):
+            bad = k.copy()
+            bad[at] = wrong
+            with pytest.raises(BackendError, match="refused its data"):
+                run([x, moved(bad)])
+            run([x, right])
+
+
+def test_filters_of_transforms() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return np.mean(np.tanh(np.fft.irfft(np.fft.rfft(x) * w)) ** 2)
+
+    args = [RNG.normal(size=(40, 9, 64)), RNG.normal(size=33)]
+    compare(recorded(adarray.value_and_grad(loss, (0, 1)), *args), times=4)
+    z = RNG.normal(size=(300, 40)) + 1j * RNG.normal(size=(300, 40))
+    compare(recorded(lambda z, x: (np.sum(z * x - z, axis=0), np.conjugate(z)), z, z.real))
+
+
+def test_a_call_returns_before_the_gpu_is_done() -> None:
+    import cupy
+    from adarray_backends.cuda.plans import executable
+
+    def f(x: Any, k: Any) -> Any:
+        y = x[k]
+        for _ in range(40):
+            y = np.sin(y) @ x
+        return y
+
+    r = recorded(f, RNG.normal(size=(2048, 2048)), np.arange(2048))
+    run = executable(plan(r.program))
+    arrays = [moved(a) for a in r.arrays]
+    end = cupy.cuda.Event()
+    for _ in range(5):
+        run(arrays)
+    end.record()
+    assert not end.done
+    end.synchronize()
+
+
+def test_large_temporaries_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from adarray_backends.cuda import instances
+
+    monkeypatch.setattr(instances, "LASTING", 0)
+    monkeypatch.setattr(instances, "LARGE", 0)
+    args = [RNG.normal(size=s) for s in ((30, 20), (20,), (20, 7), (64, 30))]
+    run = compare(recorded(adarray.value_and_grad(network, (0, 1, 2)), *args), times=8)
+    assert run.counts().replays > 0
+
+
 def networks() -> tuple[Any, Any, Any]:
     """Return a recorded step of training, its executable, and what to compare with."""
     from adarray_backends.cuda.plans import executable

@@ -29,6 +29,7 @@ _SIGNATURES = {
     "cuGraphExecUpdate_v2": "int(*)(void *, void *, void *)",
     "cuGraphExecDestroy": "int(*)(void *)",
     "cuGraphDestroy": "int(*)(void *)",
+    "cuStreamQuery": "int(*)(void *)",
     "cublasGemmStridedBatchedEx": "int(*)(void *, int, int, int, int, int, void *, void *, int, "
     "int, long long, void *, int, int, long long, void *, void *, int, int, long long, int, int, "
     "int)",
@@ -71,9 +72,14 @@ class FakeDriver:
         self._next = 1 << 20
         self._busy = threading.Lock()  # device_host.h runs one kernel at a time
         self._slot = self.ffi.new("void *[1]")
+        self.own: dict[str, Callable[..., int]] = {}
+
+        def function(name: str) -> Any:
+            usual = getattr(self, name)
+            return lambda *args: self.own.get(name, usual)(*args)
+
         self.callbacks = [
-            self.ffi.callback(_SIGNATURES[name], getattr(self, name))
-            for name in (*FUNCTIONS, *PRODUCTS)
+            self.ffi.callback(_SIGNATURES[name], function(name)) for name in (*FUNCTIONS, *PRODUCTS)
         ]
         self.addresses = [int(self.ffi.cast("uintptr_t", f)) for f in self.callbacks]
 
@@ -82,6 +88,10 @@ class FakeDriver:
         assert attribute == 8
         self.rows[self._id(about)] = self._id(place[0])
         return self._noted("row")
+
+    def replace(self, own: dict[str, Callable[..., int]]) -> None:
+        """Let functions of the driver, by name, do something else."""
+        self.own |= own
 
     def names(self) -> list[str]:
         """Return the names of the functions that were called, and forget them."""
@@ -197,6 +207,9 @@ class FakeDriver:
     def cuGraphDestroy(self, graph: Any) -> int:  # noqa: N802
         del self.graphs[self._id(graph)]
         return 0
+
+    def cuStreamQuery(self, _: Any) -> int:  # noqa: N802
+        return self._noted("query")
 
     def _memory(self, p: Any, dtype: Any, shape: Any, strides: Any) -> np.ndarray:
         size = dtype.itemsize

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 import adarray_native
 import numpy as np
 from adarray_backends.cuda.launcher import (
+    FLAGS as WORDS,
+)
+from adarray_backends.cuda.launcher import (
     PRODUCTS,
     Flag,
     ModuleFunctions,
@@ -314,7 +317,7 @@ class FakeGpu:
         return view_at(memory.ptr + offset, shape, dtype, strides, memory.owner).view(FakeArray)
 
     def flag(self) -> Any:
-        owner = np.zeros(1, np.int32)
+        owner = np.zeros(WORDS, np.int32)
         return Flag(owner, owner.ctypes.data, owner.ctypes.data)
 
     def release(self) -> None:
@@ -342,6 +345,14 @@ class FakeGpu:
     def multiply(self, a: Any, b: Any, out: Any, precision: str) -> None:
         self.driver.log.append(("multiply", precision))
         out[...] = np.matmul(a, b)
+
+    def write(self, function: Any, values: list[Any], out: Any) -> bool:
+        if function is np.conjugate:  # as if the library had none
+            return False
+        assert not any(np.may_share_memory(x, out) for x in values)
+        self.driver.log.append(("write", function))
+        function(*values, out=out)
+        return True
 
     def call(self, function: Any, values: list[Any], arguments: Any) -> list[Any]:
         self.driver.log.append(("call", function))
