@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import tuning
+from adarray_backends.cuda import solvers, tuning
 from adarray_backends.cuda.launcher import (
     Extent,
     KernelRecord,
+    LinalgRecord,
     LtMatmulRecord,
     MatmulRecord,
     Record,
@@ -47,7 +48,10 @@ class StepSegment(NamedTuple):
     products : bool
         Whether cuBLAS runs in it.
     may_fail : bool
-        Whether a kernel may refuse its data.
+        Whether a kernel may refuse its data; of segments that follow each other the last one
+        is asked.
+    linalg : bool
+        Whether it calls cuSOLVER, which is launched and never recorded.
     """
 
     first: int
@@ -56,6 +60,7 @@ class StepSegment(NamedTuple):
     bounds: tuple[int, ...] = ()
     products: bool = False
     may_fail: bool = False
+    linalg: bool = False
 
 
 class Sized(NamedTuple):
@@ -92,6 +97,8 @@ class CudaEncoder:
         Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
     room : int
         The same with what products need, which lies behind.
+    handles : dict
+        Slots of the handles of libraries for linear algebra that steps call.
     wants_aligned : set of int
         Slots of inputs that must be aligned for what was written down.
     """
@@ -112,6 +119,7 @@ class CudaEncoder:
         lasting = [b for b in plan.buffers if b.kind != "temp"]
         self.slots = {b: REFUSED + 1 + i for i, b in enumerate(lasting)}
         self.count = REFUSED + 1 + len(lasting)
+        self.handles: dict[str, int] = {}
         self.skewed = {self.slots[b]: b.dtype.itemsize for b in lasting if b.kind == "input"}
         inputs = {b.index: self.slots[b] for b in lasting if b.kind == "input"}
         donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
@@ -158,6 +166,18 @@ class CudaEncoder:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
         return self._input_slots.get(slot)
 
+    def handle(self, library: str) -> int:
+        """Return the slot of a library's handle."""
+        slot = self.handles.setdefault(library, self.count)
+        self.count = max(self.count, slot + 1)
+        return slot
+
+    def behind(self, used: int, size: int) -> SlotOffset:
+        """Return so many bytes of workspace behind others that are used."""
+        begin = -(-self.workspace // 256) * 256 + -(-used // 256) * 256
+        self.room = max(self.room, begin + size)
+        return SlotOffset(WORKSPACE, begin)
+
     def segments(self, functions: dict[str, Any]) -> list[StepSegment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""
         segments: list[StepSegment] = []
@@ -165,12 +185,15 @@ class CudaEncoder:
         for i, s in enumerate(self.plan.steps):
             records = self._records(i, s, functions)
             if records is not None:
+                if run and _calls_linalg(run[-1][1]) != _calls_linalg(records):
+                    segments += self._closed(run)
+                    run = []
                 run.append((i, records))
                 continue
             segments += self._closed(run)
             run = []
             segments.append(StepSegment(i, i + 1, None))
-        return segments + self._closed(run)
+        return _asked_last(segments + self._closed(run))
 
     def _closed(self, run: list[tuple[int, list[Record]]]) -> list[StepSegment]:
         if not run:
@@ -180,18 +203,16 @@ class CudaEncoder:
         bounds = [0]
         for _, records_ in run:
             bounds.append(bounds[-1] + len(records_))
-        may_fail = any(
-            isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
-            for s in self.plan.steps[first:last]
-        )
-        products = any(not isinstance(r, KernelRecord) for r in records)
+        may_fail = any(map(_may_refuse, self.plan.steps[first:last]))
+        products = any(isinstance(r, MatmulRecord | LtMatmulRecord) for r in records)
         words = encode(records, self._extents(first, last))
-        return [StepSegment(first, last, words, tuple(bounds), products, may_fail)]
+        linalg = _calls_linalg(records)
+        return [StepSegment(first, last, words, tuple(bounds), products, may_fail, linalg)]
 
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
         """Return the launches of a step; None if Python runs it."""
         if isinstance(step, CallStep):
-            return self._convolution(step)
+            return self._convolution(step) or solvers.records(self, step, SlotOffset(REFUSED))
         if isinstance(step, MatmulStep):
             return self._product(step)
         schedule, sizes, text = self.kernels[i]
@@ -264,6 +285,28 @@ class CudaEncoder:
         return notes.records if done else None
 
 
+def _calls_linalg(records: list[Record]) -> bool:
+    return any(isinstance(r, LinalgRecord) for r in records)
+
+
+def _may_refuse(s: Any) -> bool:
+    """Whether a step may refuse its data."""
+    if isinstance(s, CallStep):
+        return solvers.refuses(s)
+    return isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
+
+
+def _asked_last(segments: list[StepSegment]) -> list[StepSegment]:
+    """Return segments of which the last one before Python runs, or ends, waits for the GPU."""
+    asked, pending = [], False
+    for s, following in zip(segments, [*segments[1:], None], strict=True):
+        pending = pending or s.may_fail
+        last = following is None or following.words is None
+        asked.append(s if s.words is None else s._replace(may_fail=pending and last))
+        pending = pending and not last
+    return asked
+
+
 def _is_address(x: Any) -> bool:
     return isinstance(x, int) and type(x) not in (int, bool)
 
@@ -319,9 +362,7 @@ class Notes:
 
     def _behind(self, used: int, size: int) -> SlotOffset:
         """Return so many bytes of workspace behind others that are used."""
-        begin = -(-self.encoder.workspace // 256) * 256 + -(-used // 256) * 256
-        self.encoder.room = max(self.encoder.room, begin + size)
-        return SlotOffset(WORKSPACE, begin)
+        return self.encoder.behind(used, size)
 
     def copy(
         self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],
