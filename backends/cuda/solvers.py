@@ -37,7 +37,7 @@ from adarray.compiler.rewrite.factors import (
 if TYPE_CHECKING:
     from adarray_backends.cuda.encoding import CudaEncoder
 
-MOST = 64  # rows of a matrix that one block factorises
+MOST = {"f": 100, "d": 64}  # rows of a matrix that one block keeps in 48 KiB of shared memory
 COLUMNS = 16  # that a block solves for
 THREADS = 256
 LU, SOLVE, CHOLESKY, TRIANGLE = range(4)  # as device_steps.h has them
@@ -281,7 +281,7 @@ class SolverText(NamedTuple):
 
 def text_of(char: str) -> SolverText:
     """Return the kernels for float32 or float64, "f" or "d"."""
-    sizes = {"real": _REALS[char], "threads": THREADS, "most": MOST, "columns": COLUMNS}
+    sizes = {"real": _REALS[char], "threads": THREADS, "most": MOST[char], "columns": COLUMNS}
     return SolverText(KERNELS[0], KERNELS[1:], _TEXT % sizes)
 
 
@@ -315,12 +315,19 @@ class Steps:
     encoder : CudaEncoder
     dtype : dtype
     refused : SlotOffset
+        Where kernels write that a matrix is refused.
+
+    Attributes
+    ----------
+    most : int
+        Rows of a matrix that one block factorises.
     """
 
     def __init__(self, encoder: CudaEncoder, dtype: np.dtype[Any], refused: SlotOffset) -> None:
         self.encoder = encoder
         self.refused = refused
         self.dtype = dtype
+        self.most = MOST[dtype.char]
         self.records: list[Record] = []
         self._used = 0  # bytes of workspace
 
@@ -365,7 +372,7 @@ def _decomposed(steps: Steps, s: CallStep) -> None:
     (a,) = s.operands
     n = a.shape[0]
     lu, pivots = map(steps.encoder.place, s.results)
-    if n <= MOST:
+    if n <= steps.most:
         steps.launch("decomposed", 1, steps.place(a), lu, pivots, n, *a.strides)
         return
     work = steps.encoder.gpu.solver_room("getrf", n, steps.dtype.char)
@@ -392,7 +399,7 @@ def _solve(
     """Solve for `k` columns, those of the identity if `b` is 0."""
     n, to = lu.shape[0], steps.encoder.place(s.results[0])
     factors = steps.place(lu), steps.place(pivots)
-    if n <= MOST:
+    if n <= steps.most:
         numbers = n, k, *strides, int(transposed)
         steps.launch("solved", -(-k // COLUMNS), *factors, b, to, steps.refused, *numbers)
         return
@@ -416,7 +423,7 @@ def _triangle_solved(steps: Steps, s: CallStep) -> None:
     k, strides = _columns(b)
     to, (r0, r1) = steps.encoder.place(s.results[0]), factor.strides
     place = steps.encoder.place(factor.buffer, factor.offset + start * (r0 + r1))
-    if n <= MOST:
+    if n <= steps.most:
         steps.launch(
             "triangle_solved", -(-k // COLUMNS), place, steps.place(b), to, steps.refused,
             n, r0, r1, k, *strides, upper, transposed,
@@ -432,7 +439,7 @@ def _triangle_solved(steps: Steps, s: CallStep) -> None:
 def _cholesky(steps: Steps, s: CallStep) -> None:
     (a,) = s.operands
     n, upper, to = a.shape[0], triangle_of(s.args, s.kwargs), steps.encoder.place(s.results[0])
-    if n <= MOST:
+    if n <= steps.most:
         steps.launch("cholesky", 1, steps.place(a), to, steps.refused, n, *a.strides, int(upper))
         return
     uplo, gpu = _LOWER if upper else _UPPER, steps.encoder.gpu
