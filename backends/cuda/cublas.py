@@ -24,6 +24,8 @@ _CDEF = """
 typedef void *handle;
 int cublasCreate_v2(handle *);
 int cublasSetStream_v2(handle, void *);
+int cublasStrsm_v2();
+int cublasDtrsm_v2();
 int cublasSetWorkspace_v2(handle, void *, size_t);
 int cublasGemmStridedBatchedEx(handle, int, int, int, int, int, const void *, const void *, int,
     int, long long, const void *, int, int, long long, const void *, void *, int, int, long long,
@@ -121,12 +123,25 @@ def _load() -> Any:
         from cupy_backends.cuda.libs import cublas
 
         cublas.create()  # loads it
-        with open("/proc/self/maps") as maps:
-            paths = {line.split()[-1] for line in maps if "libcublas.so" in line}
-        if not paths:
-            raise BackendError("backend 'cuda': CuPy did not load libcublas; install cuBLAS")
-        _library = _ffi.dlopen(min(paths))
+        _library = _ffi.dlopen(loaded_path("libcublas.so"))
     return _library
+
+
+def loaded_path(name: str) -> str:
+    """Return where a library lies that CuPy has loaded.
+
+    Raises
+    ------
+    BackendError
+        If it was not loaded.
+    """
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if name in line}
+    if not paths:
+        raise BackendError(
+            f"backend 'cuda': CuPy did not load {name}; install the libraries of CUDA"
+        )
+    return min(paths)
 
 
 def _pointer(address: int) -> Any:
@@ -177,6 +192,17 @@ def _new(key: tuple[int, int, int]) -> CublasHandle:
 def product_address() -> int:
     """Return the address of ``cublasGemmStridedBatchedEx``."""
     return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), "cublasGemmStridedBatchedEx")))
+
+
+def triangular_address(char: str) -> int:
+    """Return the address of the triangular solve for float32 or float64."""
+    name = {"f": "cublasStrsm_v2", "d": "cublasDtrsm_v2"}[char]
+    return int(_ffi.cast("uintptr_t", _ffi.addressof(_load(), name)))
+
+
+def one(char: str) -> int:
+    """Return the address of the number 1 as float32 or float64."""
+    return int(_ffi.cast("uintptr_t", _ONE[{"f": "float32", "d": "float64"}[char]]))
 
 
 def address(handle_: CublasHandle) -> int:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import checks, tuning
+from adarray_backends.cuda import checks, solvers, tuning
 from adarray_backends.cuda.launcher import (
     FLAGS,
     Extent,
     KernelRecord,
+    LinalgRecord,
     LtMatmulRecord,
     MatmulRecord,
     Record,
@@ -48,9 +49,12 @@ class StepSegment(NamedTuple):
     products : bool
         Whether cuBLAS runs in it.
     may_fail : bool
-        Whether a kernel may refuse its data.
+        Whether a kernel may refuse its data; of segments that follow each other the last one
+        is asked, and those that signal.
     signals : int
         The flag in which a kernel says that no other one will any more; 0 if none does.
+    linalg : bool
+        Whether it calls cuSOLVER, which is launched and never recorded.
     """
 
     first: int
@@ -60,6 +64,7 @@ class StepSegment(NamedTuple):
     products: bool = False
     may_fail: bool = False
     signals: int = 0
+    linalg: bool = False
 
 
 class Sized(NamedTuple):
@@ -99,6 +104,8 @@ class CudaEncoder:
     relies : bool
         Whether a segment tests no indices since an earlier one does, so that after an alarm of
         that each segment must be waited for.
+    handles : dict
+        Slots of the handles of libraries for linear algebra that steps call.
     wants_aligned : set of int
         Slots of inputs that must be aligned for what was written down.
     """
@@ -119,6 +126,7 @@ class CudaEncoder:
         lasting = [b for b in plan.buffers if b.kind != "temp"]
         self.slots = {b: REFUSED + 1 + i for i, b in enumerate(lasting)}
         self.count = REFUSED + 1 + len(lasting)
+        self.handles: dict[str, int] = {}
         self.skewed = {self.slots[b]: b.dtype.itemsize for b in lasting if b.kind == "input"}
         inputs = {b.index: self.slots[b] for b in lasting if b.kind == "input"}
         donors = {self.slots[b]: inputs.get(b.donor, -1) for b in lasting if b.donor >= 0}
@@ -170,6 +178,18 @@ class CudaEncoder:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
         return self._input_slots.get(slot)
 
+    def handle(self, library: str) -> int:
+        """Return the slot of a library's handle."""
+        slot = self.handles.setdefault(library, self.count)
+        self.count = max(self.count, slot + 1)
+        return slot
+
+    def behind(self, used: int, size: int) -> SlotOffset:
+        """Return so many bytes of workspace behind others that are used."""
+        begin = -(-self.workspace // 256) * 256 + -(-used // 256) * 256
+        self.room = max(self.room, begin + size)
+        return SlotOffset(WORKSPACE, begin)
+
     def segments(self, functions: dict[str, Any]) -> list[StepSegment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""
         segments: list[StepSegment] = []
@@ -177,12 +197,15 @@ class CudaEncoder:
         for i, s in enumerate(self.plan.steps):
             records = self._records(i, s, functions)
             if records is not None:
+                if run and _calls_linalg(run[-1][1]) != _calls_linalg(records):
+                    segments += self._closed(run, functions)
+                    run = []
                 run.append((i, records))
                 continue
             segments += self._closed(run, functions)
             run = []
             segments.append(StepSegment(i, i + 1, None))
-        return segments + self._closed(run, functions)
+        return _asked_last(segments + self._closed(run, functions))
 
     def _closed(
         self, run: list[tuple[int, list[Record]]], functions: dict[str, Any]
@@ -202,10 +225,11 @@ class CudaEncoder:
         bounds = [0]
         for records_ in launches:
             bounds.append(bounds[-1] + len(records_))
-        products = any(not isinstance(r, KernelRecord) for r in records)
+        products = any(isinstance(r, MatmulRecord | LtMatmulRecord) for r in records)
         words = encode(records, self._extents(first, last))
         signals = self._flags if checked is not None else 0
-        return [StepSegment(first, last, words, tuple(bounds), products, may_fail, signals)]
+        linalg = _calls_linalg(records)
+        return [StepSegment(first, last, words, tuple(bounds), products, may_fail, signals, linalg)]
 
     def _checked(
         self, first: int, last: int, functions: dict[str, Any]
@@ -219,6 +243,9 @@ class CudaEncoder:
             for i, s in enumerate(self.plan.steps[first:last])
             if isinstance(s, KernelStep) and cuda.may_fail(s.kernel)
         }
+        steps = self.plan.steps[first:last]
+        if any(isinstance(s, CallStep) and solvers.refuses(s) for s in steps):
+            return True, None  # nothing tells before the last one whether it refuses
         if not may_fail:
             return False, None
         if self._flags + 1 == FLAGS:
@@ -261,7 +288,7 @@ class CudaEncoder:
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
         """Return the launches of a step; None if Python runs it."""
         if isinstance(step, CallStep):
-            return self._convolution(step)
+            return self._convolution(step) or solvers.records(self, step, SlotOffset(REFUSED))
         if isinstance(step, MatmulStep):
             return self._product(step)
         schedule, sizes, text = self.kernels[i]
@@ -334,6 +361,23 @@ class CudaEncoder:
         return notes.records if done else None
 
 
+def _calls_linalg(records: list[Record]) -> bool:
+    return any(isinstance(r, LinalgRecord) for r in records)
+
+
+def _asked_last(segments: list[StepSegment]) -> list[StepSegment]:
+    """Return segments of which the last one before Python runs, or ends, waits for the GPU."""
+    asked, pending = [], False
+    for s, following in zip(segments, [*segments[1:], None], strict=True):
+        pending = pending or s.may_fail
+        last = following is None or following.words is None
+        if s.words is not None and not s.signals:
+            s = s._replace(may_fail=pending and last)
+        asked.append(s)
+        pending = pending and not last
+    return asked
+
+
 def _is_address(x: Any) -> bool:
     return isinstance(x, int) and type(x) not in (int, bool)
 
@@ -389,9 +433,7 @@ class Notes:
 
     def _behind(self, used: int, size: int) -> SlotOffset:
         """Return so many bytes of workspace behind others that are used."""
-        begin = -(-self.encoder.workspace // 256) * 256 + -(-used // 256) * 256
-        self.encoder.room = max(self.encoder.room, begin + size)
-        return SlotOffset(WORKSPACE, begin)
+        return self.encoder.behind(used, size)
 
     def copy(
         self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int],

@@ -15,6 +15,7 @@ from adarray_backends.cuda import (
     conv,
     conv_work,
     cublas,
+    cusolver,
     lt,
     modules,
     products,
@@ -227,6 +228,28 @@ class Gpu:
         setting = dtype if dtype == "float64" else precision
         conv.launch(name, *addresses, sizes, setting, to)
         return True
+
+    def solver(self) -> tuple[int, Any]:
+        """Return the address of a cuSOLVER handle for the current stream, and what owns it."""
+        handle = cusolver.CusolverHandle(self.stream().ptr)
+        return handle.address, handle
+
+    def solver_kernel(self, name: str, char: str) -> int:
+        """Return the address of a kernel of `solvers` for a dtype."""
+        functions = cusolver.kernels(cupy.cuda.runtime.getDevice(), char)
+        return int(functions[name].ptr)
+
+    def solver_function(self, name: str, char: str) -> int:
+        """Return the address of one of `solvers.NAMES` for a dtype."""
+        return cusolver.function(name, char)
+
+    def solver_room(self, name: str, n: int, char: str) -> int:
+        """Return how many elements a factorisation needs to work in."""
+        return cusolver.room(name, n, char)
+
+    def solver_one(self, char: str) -> int:
+        """Return the address of the number 1, on the host."""
+        return cublas.one(char)
 
     def load(self, texts: Iterable[KernelText]) -> ModuleFunctions:
         """Return compiled kernels."""

@@ -37,6 +37,8 @@ class Instance:
     flag : Flag
     blas : object
         Owner of the stream's cuBLAS handle and of the memory that products work in.
+    owners : list
+        Of handles of libraries for linear algebra.
     runners : list of Runner or None
         Of each segment.
     recorder : RecordingStream or None
@@ -58,6 +60,7 @@ class Instance:
         "flag",
         "key",
         "numbers",
+        "owners",
         "ready",
         "recorder",
         "runners",
@@ -77,6 +80,7 @@ class Instance:
         self.workspace: Any = None
         self.flag: Any = None
         self.blas: Any = None
+        self.owners: list[Any] = []
         self.runners: list[Any] = []
         self.recorder: Any = None
         self.numbers: Any = None
@@ -160,13 +164,16 @@ class Instances:
             if b.kind == "const":
                 addresses[encoder.slots[b]] = self.consts[b.index].data.ptr
         blas, x.blas = gpu.blas() if self.products else (0, None)
+        for name, slot in encoder.handles.items():
+            addresses[slot], owner = gpu.blas() if name == "cublas" else gpu.solver()
+            x.owners.append(owner)
         for s in self.segments:
             runner = None
             if s.words is not None:
                 refused = x.flag.host if s.may_fail else 0
                 checked = x.flag.host + 4 * s.signals if s.signals else 0
                 runner = Runner(s.words, self.functions, addresses, refused, blas, checked)
-                if self.graphs:
+                if self.graphs and not s.linalg:
                     runner.lib.adarray_device_limit(runner.handle, GRAPHS)
             x.runners.append(runner)
         x.values = np.zeros(len(self.inputs) * WIDEST, np.uint8)
@@ -196,8 +203,8 @@ class Instances:
         except self.gpu.out_of_memory:  # launches do, too
             x.recorder = RecordingStream(0, 0, ffi.NULL)
         stream, blas = (ffi.cast("void *", p) for p in (x.recorder.stream, x.recorder.blas))
-        for r in x.runners:
-            if r is not None:
+        for r, s in zip(x.runners, self.segments, strict=True):
+            if r is not None and not s.linalg:
                 lib = r.lib
                 lib.adarray_device_record_on(r.handle, stream, blas, x.recorder.busy, GRAPHS)
 

@@ -29,6 +29,7 @@ FUNCTIONS = (
 )
 PRODUCTS = "cublasGemmStridedBatchedEx", "cublasLtMatmul"
 BLAS = 1 << 16
+LINALG = 1 << 17
 REFUSED = 1 << 20
 MOVES = -2
 FLAGS = 16
@@ -98,6 +99,24 @@ class LtMatmulRecord(NamedTuple):
         return [3, 6, *(x for place in places for x in place), *self.about]
 
 
+class LinalgRecord(NamedTuple):
+    """A call of cuSOLVER, or of cuBLAS's triangular solve: what they take, a handle first.
+
+    `which` is the number of the function, as device_steps.h has them.
+    """
+
+    function: int
+    which: int
+    arguments: tuple[SlotOffset | int, ...]
+
+    def words(self) -> list[int]:
+        """Return the call as device_steps.c reads it."""
+        words = [4, len(self.arguments), self.function]
+        for x in self.arguments:
+            words += (x.slot, x.offset) if isinstance(x, SlotOffset) else (-1, int(x))
+        return [*words, self.which]
+
+
 class Extent(NamedTuple):
     """The bytes of a slot that products read; none if it cannot be copied for them."""
 
@@ -135,7 +154,7 @@ class RecordingStream(NamedTuple):
     owners: tuple[Any, ...] = ()
 
 
-Record = KernelRecord | MatmulRecord | LtMatmulRecord
+Record = KernelRecord | MatmulRecord | LtMatmulRecord | LinalgRecord
 
 
 def encode(records: list[Record], extents: list[Extent]) -> np.ndarray:

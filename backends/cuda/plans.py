@@ -333,7 +333,9 @@ class CudaExecutable(CompiledPlan):
 
     def _fault(self, step: int, status: int, what: str) -> BackendError:
         """Return the error for a step."""
-        if status >= launcher.BLAS:
+        if status >= launcher.LINALG:
+            words = f"the status {status - launcher.LINALG} of cuSOLVER or cuBLAS"
+        elif status >= launcher.BLAS:
             words = f"cuBLAS's status {status - launcher.BLAS}"
         else:
             words = self.gpu.error(status)

@@ -83,8 +83,46 @@ static int product_lt(DeviceRunner *r, const Step *s, void *stream, void *blas)
     return status ? ADARRAY_DEVICE_BLAS + status : 0;
 }
 
+/* Call a function of cuSOLVER, or cuBLAS's triangular solve, with the arguments that it takes; the
+ * first one is a handle for the stream. */
+static int linalg(DeviceRunner *r, const Step *s)
+{
+    typedef int (*Lu)(void *, int, int, void *, int, void *, int *, int *);
+    typedef int (*Solve)(void *, int, int, int, const void *, int, const int *, void *, int, int *);
+    typedef int (*Cholesky)(void *, int, int, void *, int, void *, int, int *);
+    typedef int (*Triangle)(void *, int, int, int, int, int, int, const void *, const void *, int,
+                            void *, int);
+    union { void *address; Lu lu; Solve solve; Cholesky cholesky; Triangle triangle; } f;
+    const uint64_t *v = r->cells;
+    int status = 0;
+    adarray_device_fill(r, s);
+#define POINTER(k) ((void *)(uintptr_t)v[k])
+    f.address = s->function;
+    switch (s->numbers[0]) {
+    case LINALG_LU:
+        status = f.lu(POINTER(0), (int)v[1], (int)v[2], POINTER(3), (int)v[4], POINTER(5),
+                      POINTER(6), POINTER(7));
+        break;
+    case LINALG_SOLVE:
+        status = f.solve(POINTER(0), (int)v[1], (int)v[2], (int)v[3], POINTER(4), (int)v[5],
+                         POINTER(6), POINTER(7), (int)v[8], POINTER(9));
+        break;
+    case LINALG_CHOLESKY:
+        status = f.cholesky(POINTER(0), (int)v[1], (int)v[2], POINTER(3), (int)v[4], POINTER(5),
+                            (int)v[6], POINTER(7));
+        break;
+    case LINALG_TRIANGLE:
+        status = f.triangle(POINTER(0), (int)v[1], (int)v[2], (int)v[3], (int)v[4], (int)v[5],
+                            (int)v[6], POINTER(7), POINTER(8), (int)v[9], POINTER(10), (int)v[11]);
+        break;
+    }
+#undef POINTER
+    return status ? ADARRAY_DEVICE_LINALG + status : 0;
+}
+
 int adarray_device_launch(DeviceRunner *r, const Step *s, void *stream, void *blas)
 {
+    if (s->kind == STEP_LINALG) return linalg(r, s);
     if (s->kind == STEP_PRODUCT) return product(r, s, blas);
     if (s->kind == STEP_PRODUCT_LT) return product_lt(r, s, stream, blas);
     adarray_device_fill(r, s);
@@ -99,10 +137,17 @@ typedef struct { int64_t head, operands, tail; } Layout;
 
 static const Layout LAYOUTS[] = {
     [STEP_KERNEL] = {10, -1, 0}, [STEP_PRODUCT] = {2, 3, 17}, [STEP_PRODUCT_LT] = {2, 6, 10},
+    [STEP_LINALG] = {3, -1, 1},
+};
+
+/* The arguments that each function of linear algebra takes. */
+static const int64_t LINALG_ARGUMENTS[] = {
+    [LINALG_LU] = 8, [LINALG_SOLVE] = 10, [LINALG_CHOLESKY] = 8, [LINALG_TRIANGLE] = 12,
 };
 
 /* Read steps: the kind, the number of arguments, of a kernel its function, grid, block and shared
- * memory, the arguments as pairs, of a product its numbers. Return the words that were read, or
+ * memory, of linear algebra its function, the arguments as pairs, of a product its numbers, of
+ * linear algebra which function it is. Return the words that were read, or
  * -1; *longest and *total become numbers of arguments. */
 static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *longest,
                           int64_t *total)
@@ -111,7 +156,7 @@ static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *l
     for (int64_t i = 0; i < r->n_steps; i++) {
         const int64_t *w = r->words + at;
         Step *s = &r->steps[i];
-        if (at + 2 > count || w[0] < STEP_KERNEL || w[0] > STEP_PRODUCT_LT) return -1;
+        if (at + 2 > count || w[0] < STEP_KERNEL || w[0] > STEP_LINALG) return -1;
         const Layout *l = &LAYOUTS[w[0]];
         s->kind = w[0];
         s->n = w[1];
@@ -125,8 +170,12 @@ static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *l
             }
             s->shared = (unsigned)w[9];
         }
+        if (s->kind == STEP_LINALG) s->function = (void *)(uintptr_t)w[2];
         s->arguments = (const Argument *)(w + l->head);
         s->numbers = w + l->head + 2 * s->n;
+        if (s->kind == STEP_LINALG
+            && (s->numbers[0] < 0 || s->numbers[0] >= LINALG_COUNT
+                || s->n != LINALG_ARGUMENTS[s->numbers[0]])) return -1;
         for (int64_t k = 0; k < s->n; k++)
             if (s->arguments[k].slot >= r->n_slots) return -1;
         if (s->n > *longest) *longest = s->n;

@@ -6,7 +6,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-enum { STEP_KERNEL = 1, STEP_PRODUCT = 2, STEP_PRODUCT_LT = 3 };
+enum { STEP_KERNEL = 1, STEP_PRODUCT = 2, STEP_PRODUCT_LT = 3, STEP_LINALG = 4 };
+/* What a step of linear algebra calls; solvers.py has the same numbers. */
+enum { LINALG_LU, LINALG_SOLVE, LINALG_CHOLESKY, LINALG_TRIANGLE, LINALG_COUNT };
 enum {
     ADARRAY_KEYS = 16,        /* combinations of addresses that are remembered */
     ADARRAY_SEEN = 8,         /* addresses of a slot that are remembered */
@@ -52,7 +54,7 @@ typedef struct {
     unsigned grid[3], block[3], shared;
     int64_t n;
     const Argument *arguments;
-    /* Products: what the library must know beside addresses. */
+    /* Products: what the library must know beside addresses; of linear algebra, which function. */
     const int64_t *numbers;
 } Step;
 

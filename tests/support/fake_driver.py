@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from adarray_backends.cuda.launcher import FUNCTIONS, PRODUCTS
 from cffi import FFI
+
+from adarray.compiler.rewrite.factors import lapack
 
 _SIGNATURES = {
     "cuLaunchKernel": "int(*)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, "
@@ -33,6 +36,10 @@ _SIGNATURES = {
     "cublasGemmStridedBatchedEx": "int(*)(void *, int, int, int, int, int, void *, void *, int, "
     "int, long long, void *, int, int, long long, void *, void *, int, int, long long, int, int, "
     "int)",
+    "getrf": "int(*)(void *, int, int, void *, int, void *, int *, int *)",
+    "getrs": "int(*)(void *, int, int, int, void *, int, int *, void *, int, int *)",
+    "potrf": "int(*)(void *, int, int, void *, int, void *, int, int *)",
+    "trsm": "int(*)(void *, int, int, int, int, int, int, void *, void *, int, void *, int)",
     "cublasLtMatmul": "int(*)(void *, void *, void *, void *, void *, void *, void *, void *, "
     "void *, void *, void *, void *, void *, void *, size_t, void *)",
 }
@@ -67,6 +74,8 @@ class FakeDriver:
         tell = self.ffi.callback("int(*)(void *, int, void **, size_t)", self._told)
         self.tell = tell, int(self.ffi.cast("uintptr_t", tell))
         self.kernels: dict[int, tuple[str, int, Callable[..., int]]] = {}
+        self.ones = {"f": self.ffi.new("float *", 1.0), "d": self.ffi.new("double *", 1.0)}
+        self._linalg: dict[tuple[str, str], tuple[Any, int]] = {}
         self.graphs: dict[int, list[Any]] = {}
         self.recording: dict[int, list[Any]] = {}
         self._next = 1 << 20
@@ -92,6 +101,63 @@ class FakeDriver:
     def replace(self, own: dict[str, Callable[..., int]]) -> None:
         """Let functions of the driver, by name, do something else."""
         self.own |= own
+
+    def linalg(self, name: str, char: str) -> int:
+        """Return the address of a function of cuSOLVER or cuBLAS, which LAPACK computes."""
+        if (name, char) not in self._linalg:
+            body = partial(getattr(self, f"_{name}"), np.dtype(char))
+            function = self.ffi.callback(_SIGNATURES[name], body)
+            address = int(self.ffi.cast("uintptr_t", function))
+            self._linalg[name, char] = function, address
+        return self._linalg[name, char][1]
+
+    def _in_columns(self, p: Any, dtype: Any, rows: int, columns: int, step: int) -> np.ndarray:
+        return self._memory(p, dtype, (rows, columns), (1, step))
+
+    def _numbers(self, p: Any, n: int) -> np.ndarray:
+        return self._memory(p, np.dtype(np.int32), (n,), (1,))
+
+    def _lapack(self, name: str, dtype: Any) -> Any:
+        return getattr(lapack(), {"f": "s", "d": "d"}[dtype.char] + name)
+
+    def _getrf(self, dtype: Any, _: Any, m: int, n: int, *rest: Any) -> int:
+        a, lda, room, pivots, info = rest
+        x = self._in_columns(a, dtype, m, n, lda)
+        self._memory(room, dtype, (n,), (1,))[...] = np.nan
+        x[...], places, failed = self._lapack("getrf", dtype)(x)
+        self._numbers(pivots, n)[...] = places + 1
+        self._numbers(info, 1)[0] = failed
+        return self._noted("getrf")
+
+    def _getrs(self, dtype: Any, _: Any, trans: int, n: int, count: int, *rest: Any) -> int:
+        lu, lda, pivots, b, ldb, info = rest
+        x = self._in_columns(b, dtype, n, count, ldb)
+        factors = self._in_columns(lu, dtype, n, n, lda)
+        places = self._numbers(pivots, n) - 1
+        x[...], failed = self._lapack("getrs", dtype)(factors, places, x, trans=trans)
+        self._numbers(info, 1)[0] = failed
+        return self._noted("getrs")
+
+    def _potrf(self, dtype: Any, _: Any, upper: int, n: int, *rest: Any) -> int:
+        a, lda, room, size, info = rest
+        x = self._in_columns(a, dtype, n, n, lda)
+        self._memory(room, dtype, (size,), (1,))[...] = np.nan
+        x[...], failed = self._lapack("potrf", dtype)(x, lower=1 - upper, clean=0)
+        self._numbers(info, 1)[0] = failed
+        return self._noted("potrf")
+
+    def _trsm(self, dtype: Any, _: Any, *rest: Any) -> int:
+        """Solve from the right, ``x op(a) = scale b``."""
+        side, upper, trans, unit, m, n, scale, a, lda, b, ldb = rest
+        assert (side, unit) == (1, 0)
+        x = self._in_columns(b, dtype, m, n, ldb)
+        triangle = self._in_columns(a, dtype, n, n, lda)
+        by = self._memory(scale, dtype, (1,), (1,))[0]
+        solution, _info = self._lapack("trtrs", dtype)(
+            triangle, by * x.T, lower=1 - upper, trans=1 - trans
+        )
+        x[...] = solution.T
+        return self._noted("trsm")
 
     def names(self) -> list[str]:
         """Return the names of the functions that were called, and forget them."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import adarray_native
 import numpy as np
+from adarray_backends.cuda import solvers
 from adarray_backends.cuda.launcher import (
     FLAGS as WORDS,
 )
@@ -142,6 +143,7 @@ class FakeGpu:
         self.lt = True
         self.released = 0
         self.handles: dict[int, int] = {}
+        self.solvers: dict[str, dict[str, Any]] = {}
         self._units = 0
         self.busy = native().ffi.new("int *")
         self.units: list[Any] = []
@@ -244,7 +246,25 @@ class FakeGpu:
     def convolution(self, function: Any) -> str:
         return ""
 
-    def load(self, texts: Iterable[KernelText]) -> ModuleFunctions:
+    def solver(self) -> tuple[int, Any]:
+        return self.now.ptr, self.now
+
+    def solver_kernel(self, name: str, char: str) -> int:
+        """Return a kernel of linear algebra, which the processor runs."""
+        if char not in self.solvers:
+            self.solvers[char] = self.load([solvers.text_of(char)]).functions
+        return int(self.solvers[char][name])
+
+    def solver_function(self, name: str, char: str) -> int:
+        return self.driver.linalg(name, char)
+
+    def solver_room(self, name: str, n: int, char: str) -> int:
+        return n
+
+    def solver_one(self, char: str) -> int:
+        return int(self.driver.ffi.cast("uintptr_t", self.driver.ones[char]))
+
+    def load(self, texts: Iterable[KernelText | solvers.SolverText]) -> ModuleFunctions:
         """Compile kernels for the processor; return handles by name."""
         texts = list(texts)
         parts, names = ['#include "device_host.h"', _ANY], {}

@@ -6,6 +6,9 @@ a compiled program calls with one matrix share an LU factorisation of LAPACK's, 
 backward; and what `numpy.linalg.cholesky` returned, or a block on its diagonal, is solved with as
 the triangle that it is. It needs the LAPACK of SciPy: where that is not installed, all stays.
 
+On a GPU even one call is written so: its backend launches factorisation and solution among the
+other steps of a plan, where a call of a library's function would be a step that the host waits for.
+
 References
 ----------
 - E. Anderson et al., "LAPACK Users' Guide", 3rd ed., SIAM 1999, section 2.4.1 (getrf, getrs, getri,
@@ -17,6 +20,7 @@ References
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -28,7 +32,7 @@ from adarray.base.types import Function
 from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.primitives import CallResult, PythonCall, Slot, View
 from adarray.compiler.ir.program import Program, Value
-from adarray.compiler.ir.target import CpuTarget, Target
+from adarray.compiler.ir.target import CpuTarget, GpuTarget, Target
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 # Rows of a matrix below which calls cost more than a factorisation.
@@ -36,6 +40,7 @@ LEAST = 48
 INT32 = np.dtype(np.int32)
 # Of the names of LAPACK's functions, by dtype.
 _PREFIXES = {"f": "s", "d": "d", "F": "c", "D": "z"}
+GPU_DTYPES = frozenset("fd")
 
 
 @cache
@@ -51,20 +56,22 @@ def lapack() -> Any:
 def factors(program: Program, target: Target) -> Program:
     """Return the program with one factorisation of each matrix that several calls factorise."""
     calls = [v for v in program.values if isinstance(v.primitive, PythonCall)]
-    if len(calls) < 2 or not isinstance(target, CpuTarget):
+    on_gpu = isinstance(target, GpuTarget)
+    if len(calls) < (1 if on_gpu else 2) or not isinstance(target, CpuTarget | GpuTarget):
         return program
     uses: dict[Value, list[_Use]] = defaultdict(list)
     for v in calls:
-        use = _use(v)
+        use = _use(v, GPU_DTYPES, 1, True) if on_gpu else _use(v, _PREFIXES, LEAST, False)
         if use is not None:
             uses[use.root].append(use)
+    least = 1 if on_gpu else 2
     changed = {
         use.value: use
         for root, group in uses.items()
         for use in group
-        if (use.function is np.linalg.solve if _triangular(root) else len(group) > 1)
+        if (use.function is np.linalg.solve if _triangular(root) else len(group) >= least)
     }
-    if not changed or lapack() is None:
+    if not changed or not (on_gpu or lapack() is not None):
         return program
     decomposed: dict[Value, tuple[Value, Value]] = {}
     new: dict[Value, Value] = {}
@@ -116,8 +123,18 @@ class _Use:
 _FUNCTIONS = (np.linalg.solve, np.linalg.inv, np.linalg.det, np.linalg.slogdet)
 
 
-def _use(v: Value) -> _Use | None:
-    """Return what a call does with a large matrix; None if it is none of those that are covered."""
+def may_refuse(v: Value) -> bool:
+    """Whether a value is a call that refuses a singular or indefinite matrix."""
+    call = v.primitive
+    refusing = np.linalg.solve, np.linalg.inv, np.linalg.cholesky
+    return isinstance(call, PythonCall) and any(call.function is f for f in refusing)
+
+
+def _use(v: Value, dtypes: Container[str], least: int, views: bool) -> _Use | None:
+    """Return what a call does with a matrix of so many rows; None if that is not covered.
+
+    `views` says whether a matrix may be any view; else it is a whole array or one transposed.
+    """
     call = v.primitive
     assert isinstance(call, PythonCall)
     function = next((f for f in _FUNCTIONS if call.function is f), None)
@@ -125,23 +142,31 @@ def _use(v: Value) -> _Use | None:
     if function is None or not plain or len(v.args) != 1 + (function is np.linalg.solve):
         return None
     matrix = v.args[0]
-    if matrix.ndim != 2 or matrix.dtype.char not in _PREFIXES or matrix.shape[0] < LEAST:
+    if matrix.ndim != 2 or matrix.dtype.char not in dtypes or matrix.shape[0] < least:
         return None
-    if any(b.dtype != matrix.dtype or b.ndim > 2 for b in v.args[1:]):
+    if any(b.dtype != matrix.dtype or b.ndim > 2 or not b.size for b in v.args[1:]):
         return None
-    n, root, start, transposed = matrix.shape[0], matrix, 0, False
-    if isinstance(matrix.primitive, View):
-        root = matrix.args[0]
-        if root.ndim != 2 or root.shape[0] != root.shape[1]:
+    n = matrix.shape[0]
+    block = _block(matrix) if isinstance(matrix.primitive, View) else (matrix, 0, False)
+    if block is None or (block[0].shape[0] != n and not _triangular(block[0])):
+        if not views:
             return None
-        view, row = matrix.primitive, root.shape[0]
-        start, off = divmod(view.offset, row + 1)
-        transposed = view.strides == (1, row)
-        if off or view.strides not in ((row, 1), (1, row)):
-            return None
-    if root.shape[0] != n and not _triangular(root):
-        return None
+        block = matrix, 0, False
+    root, start, transposed = block
     return _Use(v, function, root, start, n, transposed)
+
+
+def _block(matrix: Value) -> tuple[Value, int, bool] | None:
+    """Return the matrix that a view is a block on the diagonal of, where, and if transposed."""
+    view, root = matrix.primitive, matrix.args[0]
+    assert isinstance(view, View)
+    if root.ndim != 2 or root.shape[0] != root.shape[1]:
+        return None
+    row = root.shape[0]
+    start, off = divmod(view.offset, row + 1)
+    if off or view.strides not in ((row, 1), (1, row)):
+        return None
+    return root, start, view.strides == (1, row)
 
 
 def _triangular(root: Value) -> bool:
@@ -153,7 +178,12 @@ def _triangular(root: Value) -> bool:
 def _upper(root: Value) -> bool:
     call = root.primitive
     assert isinstance(call, PythonCall)
-    return bool(call.kwargs.get("upper", call.args[1] if len(call.args) > 1 else False))
+    return triangle_of(call.args, call.kwargs)
+
+
+def triangle_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+    """Whether a call of `numpy.linalg.cholesky` asks for the upper triangle."""
+    return bool(kwargs.get("upper", args[1] if len(args) > 1 else False))
 
 
 # -- calls in their place ----------------------------------------------------------------------

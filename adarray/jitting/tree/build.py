@@ -20,7 +20,9 @@ from adarray.base.spans import span
 from adarray.base.telling import SILENT, Progress, SlowNotice, detail
 from adarray.compiler.ir.interpret import Interpreted
 from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GpuTarget, Target
 from adarray.compiler.ir.verify_loops import checking
+from adarray.compiler.rewrite.factors import may_refuse
 from adarray.core.inplace import WRITE
 from adarray.device import Library, is_device
 from adarray.jitting.shared.background import Job, Late
@@ -97,10 +99,14 @@ def _donated(node: TreeNode) -> tuple[tuple[int, int], ...]:
     return pairs(node)
 
 
-def _donations(node: TreeNode, draft: Draft) -> tuple[tuple[int, int], ...]:
+def _donations(node: TreeNode, draft: Draft, target: Target) -> tuple[tuple[int, int], ...]:
     """Return `_donated`; nothing if the program may have to run again."""
     donated = _donated(node)
-    if donated and any(getattr(v.origin, "errors", None) is not None for v in draft.after.values):
+    on_gpu = isinstance(target, GpuTarget)  # where nobody asks before the end
+    if donated and any(
+        getattr(v.origin, "errors", None) is not None or (on_gpu and may_refuse(v))
+        for v in draft.after.values
+    ):
         return ()
     return donated
 
@@ -247,7 +253,7 @@ class SegmentCompiler:
             from adarray.compiler.planning.planner import plan
 
             with span("plan", "jit"):
-                donated = _donations(node, draft)
+                donated = _donations(node, draft, self.compiler.target)
                 draft.ahead = ahead = self._ahead(self.compiler, draft, stack)
                 draft.plan = plan(
                     draft.after, self.options.memory_limit, donated, self.compiler.target,

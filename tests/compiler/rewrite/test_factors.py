@@ -119,11 +119,21 @@ def test_stacked_matrices_stay():
     assert compared(f, np.stack([matrix("float64", k) for k in range(2)])) == ["det", "inv"]
 
 
-def test_gpus_and_numpy_alone_have_no_lapack(monkeypatch):
+def test_numpy_alone_has_no_lapack(monkeypatch):
     program = recorded(lambda a: (np.linalg.inv(a), np.linalg.det(a)), matrix("float64")).program
-    assert factors(program, GPU) is program
     monkeypatch.setattr(module, "lapack", lambda: None)
     assert factors(program, CPU) is program
+
+
+def test_on_a_gpu_one_call_is_two_and_a_view_is_a_matrix(monkeypatch):
+    """Its backend launches both, so SciPy is not asked for."""
+    monkeypatch.setattr(module, "lapack", lambda: None)
+    a, b = np.eye(5) * 3 + 1, np.ones(4)
+    program = recorded(lambda a, b: np.linalg.solve(a[1:, 1:], b), a, b).program
+    assert names(factors(program, GPU)) == ["decompose", "solve_decomposed"]
+    for other in (np.stack([a, a]), a + 1j):
+        program = recorded(np.linalg.inv, other).program
+        assert factors(program, GPU) is program
 
 
 @pytest.mark.parametrize("function", [np.linalg.solve, lambda a, b: np.linalg.inv(a)])
