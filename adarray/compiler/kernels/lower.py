@@ -13,8 +13,10 @@ References
 from __future__ import annotations
 
 import itertools
+import math
 from typing import NamedTuple
 
+from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.loopir import (
     Apply,
     Expr,
@@ -35,7 +37,7 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
-from adarray.compiler.kernels.nodes import Folded, KernelNode, ValueMemory
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
@@ -47,6 +49,9 @@ BLOCK, MOST, LEAST = 4096, 1024, 64
 # And rows from which on they are its vector loop because they lie side by side in memory.
 SHARED_OUT = ((1 << 21, BLOCK), (1 << 19, 1024), (0, 256))
 SIDE_BY_SIDE = 1 << 19
+# Iterations for all threads of a block: where one takes a row of several nests, a serial loop over
+# shorter ones would have its threads wait for each other again and again.
+WIDE = 64
 # Bytes of local arrays that a block of rows may take.
 LOCAL_BYTES = 96 * 1024
 
@@ -139,16 +144,76 @@ class Lowering(Folds):
         self.total_names: dict[KernelNode, str] = {}
         self.vars: dict[int, str] = {}
         self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, target)
-        self.stages = Stages(order, set(stored), outer, self.blocked, target.keep)
         self.aligned = target.aligned
         self.spread = target.along
+        self._todo: dict[int, dict[frozenset[int], list[NestWork]]] | None = None
+        self.joint = frozenset({outer} - {-1})
+        self.joined: list[int] = []  # those of them other than `outer`, in order
+        self.stages = self._stages(target)
+        self.apart = self.spread and not self.blocked and outer >= 0 and len(self._nests()) > 1
+        if self.apart and not rows and base is None and extents[outer] < SHORT:
+            self._join(target)
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
         self.written: set[str] = set() if base is None else base.written
-        self._todo: dict[int, dict[frozenset[int], list[NestWork]]] | None = None
         # Local memory of nodes whose nest is being written.
         self.pending: dict[KernelNode, tuple[str, tuple[int, ...]]] = {}
+
+    # -- the outer loop's classes ---------------------------------------------------------
+
+    def _stages(self, target: Target) -> Stages:
+        self._todo = None
+        return Stages(self.order, set(self.stored), self.joint, self.blocked, target.keep)
+
+    def _nests(self) -> list[frozenset[int]]:
+        """Return the nests of an iteration of the outer loop."""
+        return [nest for works in self._works().values() for nest in works]
+
+    def _join(self, target: Target) -> None:
+        """Let a short outer loop run over other loops, too, that all nests have in common.
+
+        Otherwise they would be serial ones in each row, and threads wait for each other in every
+        iteration. A single nest needs no such thing: see `spread`.
+        """
+        while self._rows() < SHORT:
+            nests = self._nests()
+            common = frozenset.intersection(*nests)
+            largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
+            c = next((c for c in largest if c in common and self._joins(c)), -1)
+            if c < 0 or len(max(nests, key=len)) < 2:
+                return
+            self.joined.append(c)
+            self.joint |= {c}
+            self.stages = self._stages(target)
+
+    def _joins(self, c: int) -> bool:
+        """Whether the iterations of a loop that all nests have need nothing of each other."""
+        for node in self.order:
+            if isinstance(node.operation, (UpdateSlice, Concatenate)):
+                return False
+            if isinstance(node.operation, Folded) and node.classes is not None:
+                # A total is one number; others have a result for each iteration.
+                inside = max(node.result, default=-1) < 0 if node.total else c in node.result
+                if not inside:
+                    return False
+            for ref in node.args:
+                below = None if ref.node is None else ref.node.classes
+                if below is not None and c in below and not self._alike(node, ref, c):
+                    return False
+        return True
+
+    def _alike(self, node: KernelNode, ref: Ref, c: int) -> bool:
+        """Whether a node reads another one in the same iteration of a loop."""
+        if node.classes is None or ref.node is None or ref.maps is None:
+            return False
+        if c not in ref.node.result:
+            return True
+        m = ref.maps[ref.node.result.index(c)]
+        return c in node.classes and m == AffineIndex(0, ((node.classes.index(c), 1),))
+
+    def _rows(self) -> int:
+        return math.prod(self.extents[c] for c in self.joint)
 
     # -- the kernel -----------------------------------------------------------------------
 
@@ -246,14 +311,36 @@ class Lowering(Folds):
             )
             name = block
         else:
-            name = scope.index_name("i", 0, max(0, self.extents[self.outer] - 1), 1)
-            self.vars[self.outer] = name
+            name = scope.index_name("i", 0, max(0, self._rows() - 1), 1)
             count = n
+            for c in self.joined:
+                count = Apply("int64", "multiply", (count, self.extent(c)))
+            whole = name
+            for c in reversed(self.joined):
+                whole = self._split(whole, c)
+            self.vars[self.outer] = whole
         self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
-        few = self.spread and not self.blocked and self.rows < SHORT
+        few = self.spread and not self.blocked and self._rows() < SHORT
         scope.emit(spread(loop) if few else loop)
+
+    def _split(self, name: str, c: int) -> str:
+        """Bind the index of the last of the loops that are one to a name; return the others'."""
+        scope, n = self.scope, self.extent(c)
+        flat, last = scope.range[name][1], self.extents[c] - 1
+        whole, _ = scope.let(("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1)
+        before = Apply("int64", "multiply", (whole, n))
+        own, _ = scope.let(("own", c), Apply("int64", "subtract", (Var("int64", name), before)), 1)
+        for index, high in ((whole, (flat + 1) // (last + 1) - 1), (own, last)):
+            assert isinstance(index, Var)
+            scope.depth[index.name] = 1
+            scope.range[index.name] = (0, high)
+            scope.levels[1].names.append(index.name)
+        assert isinstance(whole, Var)
+        assert isinstance(own, Var)
+        self.vars[c] = own.name
+        return whole.name
 
     def _block_size(self) -> int:
         """Return how many rows a block has: local arrays of all of them stay near."""
@@ -360,6 +447,9 @@ class Lowering(Folds):
                     if c in score:
                         score[c] += 1 if coef == 1 else -1
         last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
+        widest = max(order, key=lambda c: self.extents[c])
+        if self.apart and self.extents[last] < WIDE <= self.extents[widest]:
+            last = widest
         return [*(c for c in order if c != last), last]
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:

@@ -307,7 +307,11 @@ def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
 
 
 def _apart(index: Expr, target: str, loop: For, lets: Mapping[str, Expr]) -> bool:
-    """Whether each iteration folds into an element of its own, at equal distances."""
+    """Whether each iteration folds into an element of its own, at equal distances.
+
+    A distance that has a name is a product of extents: where there are any elements, it is not 0.
+    """
     by = slope(index, loop.var, lets)
     indices = [s.index for s in loop.body if isinstance(s, Fold) and s.target == target]
-    return isinstance(by, Const) and by.value != 0 and all(i == index for i in indices)
+    distinct = isinstance(by, Var) or (isinstance(by, Const) and by.value != 0)
+    return distinct and all(i == index for i in indices)
