@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import (
+    STRIDE,
     Apply,
     Const,
     Expr,
@@ -307,11 +308,9 @@ def scattered(loop: For, atomic: Container[str] = ()) -> list[Fold]:
 
 
 def _apart(index: Expr, target: str, loop: For, lets: Mapping[str, Expr]) -> bool:
-    """Whether each iteration folds into an element of its own, at equal distances.
-
-    A distance that has a name is a product of extents: where there are any elements, it is not 0.
-    """
+    """Whether each iteration folds into an element of its own, at equal distances."""
     by = slope(index, loop.var, lets)
     indices = [s.index for s in loop.body if isinstance(s, Fold) and s.target == target]
-    distinct = isinstance(by, Var) or (isinstance(by, Const) and by.value != 0)
+    distinct = isinstance(by, Var) and by.name.startswith(STRIDE)
+    distinct = distinct or (isinstance(by, Const) and by.value != 0)
     return distinct and all(i == index for i in indices)
