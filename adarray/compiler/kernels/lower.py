@@ -119,6 +119,14 @@ class Lowering(Folds):
     rows : bool
         Whether rows are computed one by one, rather than in blocks if they are short.
     target : Target
+    wide : bool
+        Whether the outer loop of few rows runs over what all nests have in common, too, and vector
+        loops are the longest ones where others would leave most threads of a block nothing to do.
+
+    Attributes
+    ----------
+    narrow : bool
+        Whether loops would be others if `wide`.
     """
 
     def __init__(
@@ -130,8 +138,11 @@ class Lowering(Folds):
         base: Lowering | None = None,
         rows: bool = False,
         target: Target = CPU,
+        wide: bool = False,
     ) -> None:
         self.order = order
+        self.wide = wide
+        self.narrow = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -151,7 +162,7 @@ class Lowering(Folds):
         self.joined: list[int] = []  # those of them other than `outer`, in order
         self.stages = self._stages(target)
         self.apart = self.spread and not self.blocked and outer >= 0 and len(self._nests()) > 1
-        if self.apart and not rows and base is None and extents[outer] < SHORT:
+        if self.apart and not rows and base is None:
             self._join(target)
         self.size = BLOCK
         self.low: Affine = NOTHING
@@ -182,6 +193,9 @@ class Lowering(Folds):
             largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
             c = next((c for c in largest if c in common and self._joins(c)), -1)
             if c < 0 or len(max(nests, key=len)) < 2:
+                return
+            if not self.wide:
+                self.narrow = True
                 return
             self.joined.append(c)
             self.joint |= {c}
@@ -329,7 +343,9 @@ class Lowering(Folds):
         """Bind the index of the last of the loops that are one to a name; return the others'."""
         scope, n = self.scope, self.extent(c)
         flat, last = scope.range[name][1], self.extents[c] - 1
-        whole, _ = scope.let(("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1)
+        whole, _ = scope.let(
+            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1
+        )
         before = Apply("int64", "multiply", (whole, n))
         own, _ = scope.let(("own", c), Apply("int64", "subtract", (Var("int64", name), before)), 1)
         for index, high in ((whole, (flat + 1) // (last + 1) - 1), (own, last)):
@@ -449,7 +465,8 @@ class Lowering(Folds):
         last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
         widest = max(order, key=lambda c: self.extents[c])
         if self.apart and self.extents[last] < WIDE <= self.extents[widest]:
-            last = widest
+            self.narrow |= not self.wide
+            last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
