@@ -337,7 +337,13 @@ class Lowering(Folds):
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
         few = self.spread and not self.blocked and self._rows() < SHORT
-        scope.emit(spread(loop) if few else loop)
+        scope.emit(self._spread(loop) if few else loop)
+
+    def _spread(self, loop: For) -> For:
+        """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""
+        flat, wide = spread(loop), spread(loop, frozenset(t.name for t in self.totals))
+        self.narrow |= not self.wide and flat.var != wide.var
+        return wide if self.wide else flat
 
     def _split(self, name: str, c: int) -> str:
         """Bind the index of the last of the loops that are one to a name; return the others'."""

@@ -109,6 +109,11 @@ def swapped(x: Any, w: Any) -> Any:
     return np.mean(a * a)
 
 
+def largest(x: Any) -> Any:
+    """Fold a short outer axis, and all but one of those in it."""
+    return np.sum(np.max(x * x, axis=(0, 2)) ** 2) + np.sum(np.sum(np.tanh(x), axis=(0, 1)) ** 2)
+
+
 def lines(x: Any) -> Any:
     return np.sum(np.tanh(np.cumsum(x, axis=0)) ** 2)
 
@@ -117,6 +122,7 @@ PROGRAMS = {
     "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
     "near": (near, ((1212, 16), (249, 16)), ((30, 6), (70, 6))),
     "swapped": (swapped, ((60000, 29), (29, 1)), ((300, 9), (9, 1))),
+    "largest": (largest, ((11, 304, 256),), ((3, 70, 36),)),
     "lines": (lines, ((1710, 87),), ((300, 5),)),
     "marched": (marched, ((64, 4096),), ((9, 31),)),
     "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
