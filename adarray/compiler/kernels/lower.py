@@ -16,7 +16,6 @@ import itertools
 import math
 from typing import NamedTuple
 
-from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.loopir import (
     Apply,
     Expr,
@@ -37,7 +36,8 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
-from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, ValueMemory
+from adarray.compiler.kernels.joint import joins
+from adarray.compiler.kernels.nodes import Folded, KernelNode, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
@@ -191,7 +191,7 @@ class Lowering(Folds):
             nests = self._nests()
             common = frozenset.intersection(*nests)
             largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
-            c = next((c for c in largest if c in common and self._joins(c)), -1)
+            c = next((c for c in largest if c in common and joins(self.order, c)), -1)
             if c < 0 or len(max(nests, key=len)) < 2:
                 return
             if not self.wide:
@@ -200,31 +200,6 @@ class Lowering(Folds):
             self.joined.append(c)
             self.joint |= {c}
             self.stages = self._stages(target)
-
-    def _joins(self, c: int) -> bool:
-        """Whether the iterations of a loop that all nests have need nothing of each other."""
-        for node in self.order:
-            if isinstance(node.operation, (UpdateSlice, Concatenate)):
-                return False
-            if isinstance(node.operation, Folded) and node.classes is not None:
-                # A total is one number; others have a result for each iteration.
-                inside = max(node.result, default=-1) < 0 if node.total else c in node.result
-                if not inside:
-                    return False
-            for ref in node.args:
-                below = None if ref.node is None else ref.node.classes
-                if below is not None and c in below and not self._alike(node, ref, c):
-                    return False
-        return True
-
-    def _alike(self, node: KernelNode, ref: Ref, c: int) -> bool:
-        """Whether a node reads another one in the same iteration of a loop."""
-        if node.classes is None or ref.node is None or ref.maps is None:
-            return False
-        if c not in ref.node.result:
-            return True
-        m = ref.maps[ref.node.result.index(c)]
-        return c in node.classes and m == AffineIndex(0, ((node.classes.index(c), 1),))
 
     def _rows(self) -> int:
         return math.prod(self.extents[c] for c in self.joint)
