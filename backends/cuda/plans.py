@@ -16,6 +16,7 @@ from adarray.compiler.ir.primitives import Map, mnemonic
 from adarray.compiler.ir.verify_loops import checking
 from adarray.compiler.schedule.gpu import model
 from adarray.compiler.schedule.gpu.schedules import described as schedule_text
+from adarray.compiler.schedule.gpu.span import span_of
 from adarray.errors import BackendError, DeviceMemoryError
 from adarray.runtime import CompiledPlan, FaultHandler
 
@@ -126,8 +127,9 @@ class CudaExecutable(CompiledPlan):
         if kernel is None:
             return ""
         work = model.Work(moved, flops, calls)
-        target = self.encoder.target
-        return model.described(model.predict(kernel.sizes, kernel.schedule.block, work, target))
+        target, s = self.encoder.target, kernel.schedule
+        chain = span_of(s, kernel.sizes, target)
+        return model.described(model.predict(kernel.sizes, s.block, work, target, chain))
 
     def counts(self) -> launcher.GraphCounts:
         """Return what happened with graphs."""

@@ -45,6 +45,8 @@ from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, is_source, nu
 MANY = 512
 # Groups that a value tries to join.
 TRIES = 8
+# Rows below which a kernel does not fill a GPU, unless the loops in them are shared out, too.
+FEW = 1024
 
 
 class Fusion:
@@ -256,7 +258,12 @@ class Fusion:
             return True
         outer = group.find(group.outer)
         mine = [a for a, c in enumerate(attempt.classes) if c >= 0 and group.find(c) == outer]
-        return not mine or mine[0] == outer_axis(attempt.value, uses, True)
+        if not mine:
+            return True
+        wanted = outer_axis(attempt.value, uses, True)
+        few = attempt.shape[wanted] < min(FEW, attempt.shape[mine[0]])
+        # What it reads of the group lies nowhere yet, so nothing is gained by a kernel of few rows.
+        return mine[0] == wanted or (few and not any(_decides(u, attempt) for u in attempt.outside))
 
     def _note(self, uses: Iterable[Use], value: Value, group: Group, reason: str) -> None:
         for use in uses:
@@ -290,6 +297,11 @@ class Fusion:
                 known = self.readers.setdefault(use.root, [])
                 if not known or known[-1] is not group:
                     known.append(group)
+
+
+def _decides(use: Use, attempt: AxisAssignment) -> bool:
+    """Whether an array in memory is large enough to decide the axis along which a value runs."""
+    return use.maps is not None and 2 * use.root.size >= elements(attempt.shape)
 
 
 def live(program: Program) -> list[Value]:

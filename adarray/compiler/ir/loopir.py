@@ -184,6 +184,11 @@ class Total:
     size: Expr | None = None
 
 
+# Names of integer parameters that are distances between elements begin so. None of these is 0: an
+# index has no term for an axis along which it does not move.
+STRIDE = "stride"
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel: buffers, integer parameters, totals, and statements.

@@ -18,6 +18,8 @@ class Folds:
     stages: Stages
     stored: Stored
     outer: int
+    # Classes of the outer loop: `outer`, and those that were joined to it.
+    joint: frozenset[int]
     blocked: bool
     size: int
     low: Affine
@@ -85,7 +87,7 @@ class Folds:
             step = self.size
         for k in reversed(range(len(result))):
             c = result[k]
-            if c >= 0 and c != self.outer:
+            if c >= 0 and c not in self.joint:
                 strides[k] = step
                 step *= self.extents[c]
         return strides, step
@@ -94,7 +96,7 @@ class Folds:
         """Declare a local array for a node's result."""
         strides, _ = self._layout(node)
         name = self.scope.fresh("a")
-        classes = [c for c in node.result if c >= 0 and c != self.outer]
+        classes = [c for c in node.result if c >= 0 and c not in self.joint]
         size: Expr = self._product(classes) if classes else integer(1)
         if self.blocked and self.outer in node.result:
             size = (
@@ -123,7 +125,7 @@ class Folds:
         self._clear(node, name)
 
     def _clear(self, node: KernelNode, name: str) -> None:
-        classes = [c for c in node.result if c >= 0 and c != self.outer]
+        classes = [c for c in node.result if c >= 0 and c not in self.joint]
         size: Expr = self._product(classes) if classes else integer(1)
         if self.blocked and self.outer in node.result:
             size = (

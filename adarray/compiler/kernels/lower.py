@@ -13,6 +13,7 @@ References
 from __future__ import annotations
 
 import itertools
+import math
 from typing import NamedTuple
 
 from adarray.compiler.ir.loopir import (
@@ -35,6 +36,7 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
+from adarray.compiler.kernels.joint import joins
 from adarray.compiler.kernels.nodes import Folded, KernelNode, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
@@ -47,6 +49,9 @@ BLOCK, MOST, LEAST = 4096, 1024, 64
 # And rows from which on they are its vector loop because they lie side by side in memory.
 SHARED_OUT = ((1 << 21, BLOCK), (1 << 19, 1024), (0, 256))
 SIDE_BY_SIDE = 1 << 19
+# Iterations for all threads of a block: where one takes a row of several nests, a serial loop over
+# shorter ones would have its threads wait for each other again and again.
+WIDE = 64
 # Bytes of local arrays that a block of rows may take.
 LOCAL_BYTES = 96 * 1024
 
@@ -114,6 +119,14 @@ class Lowering(Folds):
     rows : bool
         Whether rows are computed one by one, rather than in blocks if they are short.
     target : Target
+    wide : bool
+        Whether the outer loop of few rows runs over what all nests have in common, too, and vector
+        loops are the longest ones where others would leave most threads of a block nothing to do.
+
+    Attributes
+    ----------
+    narrow : bool
+        Whether loops would be others if `wide`.
     """
 
     def __init__(
@@ -125,8 +138,11 @@ class Lowering(Folds):
         base: Lowering | None = None,
         rows: bool = False,
         target: Target = CPU,
+        wide: bool = False,
     ) -> None:
         self.order = order
+        self.wide = wide
+        self.narrow = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -139,16 +155,54 @@ class Lowering(Folds):
         self.total_names: dict[KernelNode, str] = {}
         self.vars: dict[int, str] = {}
         self.blocked = not rows and outer >= 0 and in_blocks(order, outer, extents, target)
-        self.stages = Stages(order, set(stored), outer, self.blocked, target.keep)
         self.aligned = target.aligned
         self.spread = target.along
+        self._todo: dict[int, dict[frozenset[int], list[NestWork]]] | None = None
+        self.joint = frozenset({outer} - {-1})
+        self.joined: list[int] = []  # those of them other than `outer`, in order
+        self.stages = self._stages(target)
+        self.apart = self.spread and not self.blocked and outer >= 0 and len(self._nests()) > 1
+        if self.apart and not rows and base is None:
+            self._join(target)
         self.size = BLOCK
         self.low: Affine = NOTHING
         self.high: Expr = integer(0)
         self.written: set[str] = set() if base is None else base.written
-        self._todo: dict[int, dict[frozenset[int], list[NestWork]]] | None = None
         # Local memory of nodes whose nest is being written.
         self.pending: dict[KernelNode, tuple[str, tuple[int, ...]]] = {}
+
+    # -- the outer loop's classes ---------------------------------------------------------
+
+    def _stages(self, target: Target) -> Stages:
+        self._todo = None
+        return Stages(self.order, set(self.stored), self.joint, self.blocked, target.keep)
+
+    def _nests(self) -> list[frozenset[int]]:
+        """Return the nests of an iteration of the outer loop."""
+        return [nest for works in self._works().values() for nest in works]
+
+    def _join(self, target: Target) -> None:
+        """Let a short outer loop run over other loops, too, that all nests have in common.
+
+        Otherwise they would be serial ones in each row, and threads wait for each other in every
+        iteration. A single nest needs no such thing: see `spread`.
+        """
+        while self._rows() < SHORT:
+            nests = self._nests()
+            common = frozenset.intersection(*nests)
+            largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
+            c = next((c for c in largest if c in common and joins(self.order, c)), -1)
+            if c < 0 or len(max(nests, key=len)) < 2:
+                return
+            if not self.wide:
+                self.narrow = True
+                return
+            self.joined.append(c)
+            self.joint |= {c}
+            self.stages = self._stages(target)
+
+    def _rows(self) -> int:
+        return math.prod(self.extents[c] for c in self.joint)
 
     # -- the kernel -----------------------------------------------------------------------
 
@@ -246,14 +300,44 @@ class Lowering(Folds):
             )
             name = block
         else:
-            name = scope.index_name("i", 0, max(0, self.extents[self.outer] - 1), 1)
-            self.vars[self.outer] = name
+            name = scope.index_name("i", 0, max(0, self._rows() - 1), 1)
             count = n
+            for c in self.joined:
+                count = Apply("int64", "multiply", (count, self.extent(c)))
+            whole = name
+            for c in reversed(self.joined):
+                whole = self._split(whole, c)
+            self.vars[self.outer] = whole
         self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
-        few = self.spread and not self.blocked and self.rows < SHORT
-        scope.emit(spread(loop) if few else loop)
+        few = self.spread and not self.blocked and self._rows() < SHORT
+        scope.emit(self._spread(loop) if few else loop)
+
+    def _spread(self, loop: For) -> For:
+        """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""
+        flat, wide = spread(loop), spread(loop, frozenset(t.name for t in self.totals))
+        self.narrow |= not self.wide and flat.var != wide.var
+        return wide if self.wide else flat
+
+    def _split(self, name: str, c: int) -> str:
+        """Bind the index of the last of the loops that are one to a name; return the others'."""
+        scope, n = self.scope, self.extent(c)
+        flat, last = scope.range[name][1], self.extents[c] - 1
+        whole, _ = scope.let(
+            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1
+        )
+        before = Apply("int64", "multiply", (whole, n))
+        own, _ = scope.let(("own", c), Apply("int64", "subtract", (Var("int64", name), before)), 1)
+        for index, high in ((whole, (flat + 1) // (last + 1) - 1), (own, last)):
+            assert isinstance(index, Var)
+            scope.depth[index.name] = 1
+            scope.range[index.name] = (0, high)
+            scope.levels[1].names.append(index.name)
+        assert isinstance(whole, Var)
+        assert isinstance(own, Var)
+        self.vars[c] = own.name
+        return whole.name
 
     def _block_size(self) -> int:
         """Return how many rows a block has: local arrays of all of them stay near."""
@@ -360,6 +444,10 @@ class Lowering(Folds):
                     if c in score:
                         score[c] += 1 if coef == 1 else -1
         last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
+        widest = max(order, key=lambda c: self.extents[c])
+        if self.apart and self.extents[last] < WIDE <= self.extents[widest]:
+            self.narrow |= not self.wide
+            last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from adarray.compiler.ir.loopir import Apply, Const, Expr, Let, Stmt, Var, integer
+from adarray.compiler.ir.loopir import STRIDE, Apply, Const, Expr, Let, Stmt, Var, integer
 
 
 class Affine(NamedTuple):
@@ -164,7 +164,7 @@ class LoopScope:
         if coef == -1 and expr is not None:
             return Apply("int64", "subtract", (expr, term))
         if coef != 1:
-            term = Apply("int64", "multiply", (term, self.number("stride", coef)))
+            term = Apply("int64", "multiply", (term, self.number(STRIDE, coef)))
         return term if expr is None else Apply("int64", "add", (expr, term))
 
 

@@ -22,6 +22,7 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
 from adarray.compiler.kernels.nodes import KernelNode, ValueMemory
+from adarray.compiler.kernels.spread import SHORT
 
 # Ranges that differ by at most one part in so many; groups that may lie between two siblings.
 NEAR, BETWEEN = 16, 8
@@ -61,6 +62,17 @@ class Sibling(NamedTuple):
             c in (-1, self.outer) for n in self.order if n.classes is not None
             for c in n.classes
         )  # fmt: skip
+
+    @property
+    def flattens(self) -> bool:
+        """Whether rows are few, and loops in them are to become one with the outer one.
+
+        Rows of siblings differ in number, and stay as they are: so such a group runs alone.
+        """
+        nested = any(
+            sum(c not in (-1, self.outer) for c in n.classes or ()) > 1 for n in self.order
+        )
+        return nested and self.rows < SHORT
 
     def lowering(self, target: Target, base: Lowering | None = None) -> Lowering:
         """Return what writes the loops of a part, row by row; see `Lowering`."""

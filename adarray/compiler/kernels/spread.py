@@ -22,11 +22,11 @@ from adarray.compiler.ir.loopir import (
 SHORT = 8192  # iterations below which a loop is flattened with the one in it
 
 
-def spread(loop: For) -> For:
+def spread(loop: For, totals: frozenset[str] = frozenset()) -> For:
     """Return a parallel loop flattened with the serial ones that are all it consists of.
 
     The iterations of maps and of folds into totals are independent, whatever the loop is. Others
-    stay as they are.
+    stay as they are, and so do those of folds into arrays other than `totals`.
     """
     while True:
         lets = tuple(s for s in loop.body if isinstance(s, Let))
@@ -35,7 +35,7 @@ def spread(loop: For) -> For:
             return loop
         (inner,) = loops
         names = {loop.var, *(s.name for s in lets)}
-        if not _flattens(loop, inner, names):
+        if not _flattens(loop, inner, names, totals):
             return loop
         var = f"{loop.var}_{inner.var}"
         passed, count = Var("int64", var), inner.stop
@@ -51,7 +51,7 @@ def spread(loop: For) -> For:
         loop = For(var, integer(0), stop, body, "parallel")
 
 
-def _flattens(loop: For, inner: For, names: set[str]) -> bool:
+def _flattens(loop: For, inner: For, names: set[str], totals: frozenset[str]) -> bool:
     begins = loop.start == integer(0) and inner.start == integer(0)
     if inner.kind != "serial" or not begins or not _is_size(inner.stop, names):
         return False
@@ -60,7 +60,7 @@ def _flattens(loop: For, inner: For, names: set[str]) -> bool:
         or (isinstance(s, Local) and s.size is None)  # each iteration has its own
         or _refuses(s)
         or (isinstance(s, For) and s.kind in ("serial", "vector"))
-        or (isinstance(s, Fold) and s.index is None)
+        or (isinstance(s, Fold) and (s.index is None or s.target in totals))
         for s in statements(inner.body)
     )
 

@@ -25,8 +25,8 @@ class Stages:
         Operands first.
     stored : set of KernelNode
         Nodes that are written to memory.
-    outer : int
-        Class of the outer loop, -1 if there is none.
+    outer : set of int
+        Classes of the outer loop, none if there is no such loop.
     blocked : bool
         Whether an iteration of the outer loop runs over a block of rows, by its innermost loops.
     keep : int
@@ -34,7 +34,12 @@ class Stages:
     """
 
     def __init__(
-        self, order: list[KernelNode], stored: Set[KernelNode], outer: int, blocked: bool, keep: int
+        self,
+        order: list[KernelNode],
+        stored: Set[KernelNode],
+        outer: Set[int],
+        blocked: bool,
+        keep: int,
     ) -> None:
         self.order = order
         self.dear = keep
@@ -50,13 +55,13 @@ class Stages:
     def nest(self, node: KernelNode) -> frozenset[int]:
         """Return the classes of the loops in which a node is computed."""
         assert node.classes is not None
-        without = -1 if self.blocked else self.outer
-        return frozenset(c for c in node.classes if c >= 0 and c != without)
+        without: Set[int] = frozenset() if self.blocked else self.outer
+        return frozenset(c for c in node.classes if c >= 0 and c not in without)
 
     def results(self, node: KernelNode) -> frozenset[int]:
         """Return the classes of the loops of a node's result."""
-        without = -1 if self.blocked else self.outer
-        return frozenset(c for c in node.result if c >= 0 and c != without)
+        without: Set[int] = frozenset() if self.blocked else self.outer
+        return frozenset(c for c in node.result if c >= 0 and c not in without)
 
     def _after(self, node: KernelNode, ref_node: KernelNode, exact: bool) -> int:
         """Return the time at which `node` can read another."""
@@ -113,7 +118,7 @@ class Stages:
             return False
         if not self.nest(node):
             return False
-        if not self.blocked and self.outer >= 0 and self.outer not in node.classes:
+        if not self.blocked and not self.outer <= set(node.classes):
             return False
         # What is the same in all iterations of a loop around it is computed before that loop.
         mine = self.nest(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -42,7 +41,7 @@ def own_use(fusion: Fusion, operand: Value) -> Use:
 
 # Returns what a step reads at an index by axis, and where it is written.
 Term = Callable[[dict[int, Affine]], tuple[Expr, Expr]]
-ACROSS = 256  # lines of a running fold, from which on each has a thread of a GPU
+ACROSS = 4096  # elements of running folds side by side, from which on a GPU takes line by line
 
 
 def reference(nodes: Nodes, operand: Value) -> Ref:
@@ -201,8 +200,8 @@ def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
             s.flatten()
         return s.lowered("out")
     wide_axes = [a for a in (*lead, *tail) if shape[a] != 1]
-    if target.along and math.prod(shape[a] for a in wide_axes) >= ACROSS:
-        # A line for each thread; neighbours take what lies side by side.
+    if target.along and value.size >= ACROSS:
+        # A line for each thread, or block; neighbours take what lies side by side.
         def line(index: tuple[Affine, ...]) -> None:
             _line(s, p, value, term, dict(zip(wide_axes, index, strict=True)))
 

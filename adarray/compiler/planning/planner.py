@@ -466,7 +466,8 @@ class Planner:
 
         def part(group: Group) -> Sibling | None:
             alone = group.kind != "rows" or group.index in self.pipelines
-            return None if alone else self._part(group)
+            found = None if alone else self._part(group)
+            return None if found is None or (self.target.along and found.flattens) else found
 
         groups = [g for g in self.fusion.groups if not g.dead]
         for family in find_siblings(groups, self._reads, part):

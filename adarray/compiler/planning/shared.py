@@ -16,7 +16,7 @@ from adarray.compiler.ir.primitives import (
     View,
 )
 from adarray.compiler.ir.program import Value
-from adarray.compiler.ir.target import CPU, Target
+from adarray.compiler.ir.target import CPU, GpuTarget, Target
 from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.copies import with_copies
@@ -26,6 +26,9 @@ from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Sibling, one_loop
 from adarray.compiler.kernels.tables import is_table
 from adarray.compiler.kernels.values import Stored, WrittenRows
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.span import span_of
 from adarray.compiler.stencil import lower_strips
 from adarray.compiler.stencil.lower_rings import RingStage, write
 from adarray.compiler.stencil.rings import Pipeline
@@ -36,6 +39,9 @@ SHAPED: frozenset[type[Operation]] = frozenset({UpdateSlice, Concatenate, Gather
 # Nodes that read their operands at their own indices: where arrays begin that these read is
 # an integer of the kernel, and nothing else depends on it.
 PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota})
+
+# How many times as long threads must wait for each other by other loops: the model knows no more.
+GAIN = 2
 
 
 class SharedKernels:
@@ -72,7 +78,14 @@ class SharedKernels:
         lowering = Lowering(order, stored, outer, extents, target=self.target)
         lowering.access = access
         lowering.literal = self.literal if outer < 0 else 0
-        return self._keep(key, s, lowering.run())
+        lowered = lowering.run()
+        if lowering.narrow and isinstance(self.target, GpuTarget):
+            other = Lowering(order, stored, outer, extents, target=self.target, wide=True)
+            other.access = access
+            wide = other.run()
+            if GAIN * _span(wide, self.target) < _span(lowered, self.target):
+                lowered = wide
+        return self._keep(key, s, lowered)
 
     def piece(self, ref: Ref, shape: tuple[int, ...], memory: ValueMemory, add: bool) -> Lowered:
         """Return the kernel that writes what `ref` reads to a region, or adds it there."""
@@ -139,6 +152,13 @@ class KnownKernel(NamedTuple):
     places: tuple[int, ...]
     far: tuple[int, ...]
     tables: tuple[int, ...]
+
+
+def _span(lowered: Lowered, target: GpuTarget) -> float:
+    """Return the seconds that threads of a kernel wait in turn, as it would run."""
+    ints = dict(zip(lowered.kernel.ints, lowered.ints, strict=True))
+    schedule = schedule_of(lowered.kernel, ints, target)
+    return span_of(schedule, launch_of(schedule, target), target)
 
 
 def is_place(name: str) -> bool:

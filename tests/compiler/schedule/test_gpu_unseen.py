@@ -88,7 +88,42 @@ def taken(x: Any) -> Any:
     return np.sum(np.sin(np.take(x, ROWS, axis=1)) ** 2)
 
 
+def normed(x: Any, w: Any) -> Any:
+    """Compute the rows of a short outer axis by values of its middle axis."""
+    c = x - np.mean(x, axis=-1, keepdims=True)
+    n = c / np.sqrt(np.mean(c**2, axis=-1, keepdims=True) + 1e-3)
+    a = np.tanh(np.maximum(np.max(n * n, axis=2), w))
+    return np.sum(np.cumsum(np.swapaxes(a, 0, 1), axis=1) ** 2)
+
+
+def near(x: Any, y: Any) -> Any:
+    """Fold pairs of rows over an axis that is short, but not as short as of points."""
+    d = x[:, None, :] - y[None, :, :]
+    return np.mean(np.mean(1.0 / (1.0 + np.sum(d * d, axis=-1)), axis=1) ** 2)
+
+
+def swapped(x: Any, w: Any) -> Any:
+    m = np.mean(x, axis=-1, keepdims=True)
+    n = (x - m) / np.sqrt(np.mean((x - m) ** 2, axis=-1, keepdims=True) + 1e-3)
+    a = np.swapaxes(n, 0, 1) * w
+    return np.mean(a * a)
+
+
+def largest(x: Any) -> Any:
+    """Fold a short outer axis, and all but one of those in it."""
+    return np.sum(np.max(x * x, axis=(0, 2)) ** 2) + np.sum(np.sum(np.tanh(x), axis=(0, 1)) ** 2)
+
+
+def lines(x: Any) -> Any:
+    return np.sum(np.tanh(np.cumsum(x, axis=0)) ** 2)
+
+
 PROGRAMS = {
+    "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
+    "near": (near, ((1212, 16), (249, 16)), ((30, 6), (70, 6))),
+    "swapped": (swapped, ((60000, 29), (29, 1)), ((300, 9), (9, 1))),
+    "largest": (largest, ((11, 304, 256),), ((3, 70, 36),)),
+    "lines": (lines, ((1710, 87),), ((300, 5),)),
     "marched": (marched, ((64, 4096),), ((9, 31),)),
     "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
     "taken": (taken, ((20, 30, 2000),), ((3, 30, 7),)),
@@ -157,6 +192,19 @@ def test_stencils_of_a_vector_have_no_blocks_of_rows() -> None:
     assert all(isinstance(s, FlatLoops) for s in schedules("burgers"))
 
 
+def repeated_waits(s: Schedule) -> int:
+    """Return how often threads of a block wait for each other in a serial loop over rows."""
+    body = () if s.facts.parallel is None else s.facts.parallel.body
+    nested = [x for x in statements(body) if isinstance(x, For) and x.kind == "serial"]
+    shared = [x for x in nested if any(isinstance(y, For) for y in x.body)]
+    return max((s.facts.count(x) for x in shared if s.group > 32), default=0)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_threads_of_a_block_do_not_wait_in_long_loops(name: str) -> None:
+    assert all(repeated_waits(s) < 64 for s in schedules(name))
+
+
 def test_rows_of_all_heads_are_rows() -> None:
     """A value that is computed again where it is read does not keep two axes apart."""
     rows = {s.facts.rows for s in schedules("attention")}
@@ -192,6 +240,7 @@ def test_folds_at_equal_distances_do_not_meet() -> None:
     assert not scattered(loop(apart))
     assert not scattered(loop(apart, apart))
     assert scattered(loop(Fold("t", "add", NUMBER, times(J, N))))  # n may be 0
+    assert not scattered(loop(Fold("t", "add", NUMBER, times(J, Var("int64", "stride1")))))
     shifted = Fold("t", "add", NUMBER, times(J, integer(6)))
     assert scattered(loop(apart, shifted)) == [apart, shifted]
 

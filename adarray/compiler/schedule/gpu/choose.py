@@ -58,6 +58,10 @@ FETCHED = 48 * 1024  # bytes of a row from which on it is fetched before it is n
 REPLACED = 16 * 1024  # the same where the last loop finds there what another one has computed
 # Threads of blocks that do, how many of these reside on an SM, and bytes of the longest rows.
 FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
+# Running folds across the rows of an array from which on a thread takes a line, as far as the next
+# thread's: it waits for memory some 60 ns for each element. A block that shares a line moves eight
+# times the bytes, out of the cache mostly, and as many threads as there are wait.
+LINES = 1024
 LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks share it
 
 
@@ -140,7 +144,7 @@ def _rows(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
         )
     else:
         block = BLOCK
-        if across(loop):  # lines side by side, few of which would fill few SMs
+        if group == 1 and across(loop):  # lines side by side, few of which would fill few SMs
             group, block = 1, max(WARP, min(BLOCK, power_of_two(facts.rows // target.sms)))
         each = group > 1 and all(n is not None and n <= group for n in facts.inner)
         shared = placed(facts, block, group, target.shared_memory)
@@ -156,7 +160,7 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
     most = 1 if facts.longest_inner is None else facts.longest_inner
     if most <= 2 or not any(isinstance(s, For) and is_shared(s) for s in statements(loop.body)):
         return 1
-    if across(loop):
+    if across(loop) and (facts.rows >= LINES or most <= 2 * WARP):
         return 1
     if most <= 2 * WARP:
         return min(power_of_two(most), WARP)

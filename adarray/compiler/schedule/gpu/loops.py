@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.loopir import (
+    STRIDE,
     Apply,
     Const,
     Expr,
@@ -310,4 +311,6 @@ def _apart(index: Expr, target: str, loop: For, lets: Mapping[str, Expr]) -> boo
     """Whether each iteration folds into an element of its own, at equal distances."""
     by = slope(index, loop.var, lets)
     indices = [s.index for s in loop.body if isinstance(s, Fold) and s.target == target]
-    return isinstance(by, Const) and by.value != 0 and all(i == index for i in indices)
+    distinct = isinstance(by, Var) and by.name.startswith(STRIDE)
+    distinct = distinct or (isinstance(by, Const) and by.value != 0)
+    return distinct and all(i == index for i in indices)

@@ -47,8 +47,13 @@ class Prediction(NamedTuple):
         return self.floor < POOR * self.time
 
 
-def predict(launch: LaunchSizes, block: int, work: Work, target: GpuTarget) -> Prediction:
-    """Return the prediction for a launch with blocks of so many threads."""
+def predict(
+    launch: LaunchSizes, block: int, work: Work, target: GpuTarget, span: float = 0.0
+) -> Prediction:
+    """Return the prediction for a launch with blocks of so many threads.
+
+    `span` is the time of the longest chain (see `adarray.compiler.schedule.gpu.span`).
+    """
     blocks = launch.blocks * launch.chunks
     threads = blocks * block
     resident = min(threads, target.sms * target.threads_per_sm)
@@ -60,10 +65,11 @@ def predict(launch: LaunchSizes, block: int, work: Work, target: GpuTarget) -> P
         work.moved / (resident * IN_FLIGHT / LATENCY),
         operations / min(sms * LANES * CLOCK, resident * CLOCK / DEPENDENT),
     )
-    parts = {"memory": memory, "arithmetic": arithmetic, "too few threads": alone, "launch": LAUNCH}
-    limit = max(parts, key=lambda k: parts[k] * (1.01 if k != "too few threads" else 1.0))
+    floor = {"memory": memory, "arithmetic": arithmetic}
+    parts = {**floor, "launch": LAUNCH, "too few threads": alone, "threads that wait in turn": span}
+    limit = max(parts, key=lambda k: parts[k] * (1.01 if k in floor or k == "launch" else 1.0))
     return Prediction(
-        max(memory, arithmetic, alone) + LAUNCH, max(memory, arithmetic) + LAUNCH, limit
+        max(memory, arithmetic, alone, span) + LAUNCH, max(memory, arithmetic) + LAUNCH, limit
     )
 
 
