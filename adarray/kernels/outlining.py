@@ -29,7 +29,7 @@ from adarray.kernels.texts import CTYPES, STORED
 
 # Numbers of statements and expressions: kernels with less stay one function; functions that are
 # cut out have so many at least and at most.
-LONG, LEAST, MOST = 2000, 150, 1200
+LONG, LEAST, MOST = 2000, 20, 1200
 
 
 @dataclass(frozen=True)
