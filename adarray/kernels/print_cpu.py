@@ -47,6 +47,7 @@ from adarray.kernels import build
 from adarray.kernels.c_head import BRANCHES, END, HEAD, TAPE_ARRAYS
 from adarray.kernels.exits import neutral
 from adarray.kernels.lockstep import in_lockstep
+from adarray.kernels.outlining import Name, Outlines
 from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 from adarray.kernels.types import FLOATS
@@ -89,6 +90,11 @@ class ThreadCPrinter(ThreadPrinter):
         }
         # Buffers that are only added to: each thread of the processor may add into its own.
         self.own = self._only_added() if threads else {}
+        known = {f"{n}__total": Name(d) for n, d in self.totals.items()}
+        for n, d in self.own.items():
+            known[f"{n}__own"] = Name(d, f"{STORED[d]} *restrict const ")
+        self.outlines = None if self.waits else Outlines(kernel, name, known)
+        self.functions: list[str] = []  # the lines of those that are cut out
         self.spilled: dict[str, Let | Local | Pop] = {}
         self.again: dict[str, Let] = {}
         self.work: list[tuple[str, str, str]] = []  # arrays of a block: type, name, size
@@ -176,7 +182,20 @@ class ThreadCPrinter(ThreadPrinter):
         self.depth = 0
         self.line("}")
         self.line(f"int64_t {self.name}_scratch(const int64_t *i) {{ return 0; }}")
-        return "\n".join(self.lines) + "\n"
+        return "\n".join([*self.functions, *self.lines]) + "\n"
+
+    def statement(self, s: Stmt) -> None:
+        """Print one statement, or the call of the function that it has become."""
+        part = self.outlines.parts.get(id(s)) if self.outlines is not None else None
+        if part is None:
+            super().statement(s)
+            return
+        lines, depth, self.lines, self.depth = self.lines, self.depth, part.head(self.taped), 1
+        super().statement(s)
+        self.functions += [*self.lines, *part.end(self.leaves)]
+        self.lines, self.depth = lines, depth
+        call = part.call(self.taped)
+        self.line(f"if ({call}) goto adarray_out;" if self.leaves else f"{call};")
 
     def vector(self, s: For) -> None:
         """Print that iterations may run side by side, and their sums be added up in any order."""
