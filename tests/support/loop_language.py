@@ -64,6 +64,26 @@ def one_of_three(x, y):
     return m, type(m) is int
 
 
+@real
+def exchanged_types(x, y):
+    s, t = 0.5, x[0]
+    for i in range(len(x) - 1):
+        if y[i] > 0 or i % 2:
+            s, t = t, s
+    return s, t, type(s) is float
+
+
+@real
+def returned_after_an_exchange(x, y):
+    s, t, k = 0.5, x[0], 0
+    while k < 8:
+        k += 1
+        s, t = t, s
+        if y[k] > 1.0:
+            return t
+    return s
+
+
 # -- statements ------------------------------------------------------------------------------------
 
 
