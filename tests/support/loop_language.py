@@ -136,6 +136,15 @@ def comprehensions_of_a_function(x, y):
     return s
 
 
+@real
+def arguments_beside_comprehensions(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += max((a for a in x if a > 50.0), default=y[i]) * sum((a > y[i] for a in x), x[i])
+        s += sum([a * b for a in x for b in y], s) * 0.01 + sum(a > y[i] for a in x)
+    return s
+
+
 # -- numbers of one type or another ----------------------------------------------------------------
 
 
@@ -569,6 +578,16 @@ def extended_by_itself(x, y):
     return sum(out) * x[0]
 
 
+def default_that_is_not_needed(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s += max((a for a in x), default=y[i + 5])
+        except IndexError:
+            s += 1.0
+    return s
+
+
 def array_of_a_generator(x, y):
     s = 0.0
     for i in range(len(x)):
@@ -586,5 +605,6 @@ UNROLLED: dict[Function, str] = {
     variance: "squares of complex numbers",
     bound_in_a_comprehension: "a name is bound, or a function made, in a comprehension",
     extended_by_itself: "a list is extended by what is computed from it",
+    default_that_is_not_needed: "it raises an error",
     array_of_a_generator: "this where a number or an array is expected",
 }

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from adarray.loops.forms import Known, NotCaptured
-from adarray.loops.lower.values import Growing, Number, Value, Walk
+from adarray.loops.lower.values import Growing, Number, Value, Walk, integer
 
 if TYPE_CHECKING:
     from adarray.loops.lower.kernel import LoopLowering
 
 Node = TypeVar("Node", bound=ast.AST)
 Comprehension = ast.ListComp | ast.GeneratorExp
-_ITEMS, _ITEM, _FIRST = "%items", "%item", "%first"
+_ITEMS, _ITEM, _FIRST, _OTHER = "%items", "%item", "%first", "%other"
 _TOTAL, _BEST, _TRUE = "%sum", "%extreme", "%truth"
 
 
@@ -116,8 +116,7 @@ class Comprehensions:
         if len(node.args) > 1:
             return None
         if f in (builtins.max, builtins.min) and keywords.keys() <= {"default"}:
-            items, default = self.listed(first), keywords.get("default")
-            return self._for_once(items, lambda: self._extreme(f is builtins.max, items, default))
+            return self._extreme_of(f is builtins.max, first, keywords.get("default"))
         if f in (builtins.all, builtins.any) and not keywords:
             return self._truth(f is builtins.all, first)
         if f in (builtins.list, builtins.tuple) and not keywords:
@@ -159,13 +158,15 @@ class Comprehensions:
             total = self._simple(node, self.low.calls.python.builtin_sum)
             if total is not None:
                 return total
-        first = ast.Constant(0) if start is None else start
-        with_start = _at(_set(_TOTAL, copy.deepcopy(first)), node)
+        other: Value = integer(0)
+        if start is not None:
+            other = self._argument(start, isinstance(node, ast.ListComp))
+        begin = _at(_set(_TOTAL, _read(_OTHER)), node)
 
         def add(item: ast.expr) -> ast.stmt:
             return _set(_TOTAL, ast.BinOp(_read(_TOTAL), ast.Add(), item))
 
-        return self._within({}, [with_start, _loop(node, node.elt, add)], _TOTAL)
+        return self._within({_OTHER: other}, [begin, _loop(node, node.elt, add)], _TOTAL)
 
     def sum_of(self, items: Growing) -> Value:
         """Return Python's sum of the items of a list."""
@@ -190,17 +191,37 @@ class Comprehensions:
         first = _at(_set(_TRUE, ast.Constant(every)), node)
         return self._within({}, [first, _loop(node, node.elt, test, ended)], _TRUE)
 
+    def _argument(self, node: ast.expr, plain: bool) -> Value:
+        """Return another argument, which Python evaluates between what it runs over and the loop.
+
+        It must not matter when that is done; `plain`: nor what the comprehension writes.
+        """
+        if any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(node)) or (
+            plain and not isinstance(node, (ast.Constant, ast.Name))
+        ):
+            raise self.state.refusal("a call beside a comprehension")
+        value = self.low.expressions.value(node)
+        return self.low.elements.settled(value, "argument")
+
+    def _extreme_of(self, most: bool, node: Comprehension, default: ast.expr | None) -> Value:
+        """Return the largest or the smallest of what a comprehension computes."""
+        is_list = isinstance(node, ast.ListComp)
+        other = None if default is None else self._argument(default, is_list)
+        items = self.listed(node)
+        return self._for_once(items, lambda: self._extreme(most, items, other))
+
     def extreme(self, most: bool, items: Growing) -> Value:
         """Return the largest or the smallest item of a list, the first one of equal ones."""
         return self._extreme(most, items, None)
 
-    def _extreme(self, most: bool, items: Growing, default: ast.expr | None) -> Value:
+    def _extreme(self, most: bool, items: Growing, default: Value | None) -> Value:
         bound: dict[str, Value] = {_ITEMS: items}
         first: ast.expr = _read(_FIRST)
         if default is None or self.low.lists.has_items(items):
             bound[_FIRST] = self.low.lists.first(items, default is None)
         if default is not None:
-            other = copy.deepcopy(default)
+            bound[_OTHER] = default
+            other = _read(_OTHER)
             first = ast.IfExp(_read(_ITEMS), first, other) if _FIRST in bound else other
         better = ast.Gt() if most else ast.Lt()
         test = ast.Compare(_read(_ITEM), [better], [_read(_BEST)])
