@@ -353,6 +353,8 @@ class TracingEngine(Protocol):
         Whether values were made into text.
     unrolls : bool
         Whether no loop is captured.
+    memory_limit : int or None
+        Bytes that the tapes of a captured loop may take, where it can run again from checkpoints.
     """
 
     recording: Recording
@@ -360,6 +362,7 @@ class TracingEngine(Protocol):
     error: BaseException | None
     shown: bool
     unrolls: bool
+    memory_limit: int | None
 
     def capture(self, array: object) -> Any:
         """Return a plain array that the run reads as a symbolic value."""

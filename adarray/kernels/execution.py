@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ from adarray.kernels.types import FLOATS
 
 Values = Mapping[str, Any]
 T = TypeVar("T")
+# An adjoint that ran, its arguments, and the bytes of its tapes.
+Ran = tuple[AdjointKernel, dict[str, Any], int]
 _FACTS = 1024  # launches of which something is remembered
 _LATE = (1 << 62) - 1
 
@@ -44,6 +47,8 @@ class Execution:
         See `adarray.kernels.ssa.SsaProgram`.
     free_sums : bool
         Whether the kernel's own sums may be added up in any order, as those of derivatives are.
+    wanted_limit : int, optional
+        Bytes that tapes take where checkpoints make that possible; others are warned of.
     """
 
     def __init__(
@@ -53,11 +58,14 @@ class Execution:
         check: bool = False,
         skips_zeros: bool = False,
         free_sums: bool = False,
+        wanted_limit: int | None = None,
     ) -> None:
         self.kernel = kernel
         self.check = check
         self.free_sums = free_sums
         self.memory_limit = memory_limit
+        self.wanted_limit = wanted_limit
+        self._long: set[Any] = set()  # launches whose gradients get checkpoints at once
         self.program = ssa.program(kernel, skips_zeros)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
         self.buffers = tuple(b.name for b in kernel.buffers)
@@ -297,7 +305,18 @@ class Execution:
             used: int = run(launch, values, self.memory_limit)
         except TapeError as error:
             raise KernelError(str(error)) from None
+        self._warn_of(used)
         return used
+
+    def _warn_of(self, used: int) -> None:
+        """Warn of a tape that is longer than it was wanted to be."""
+        if self.wanted_limit is not None and used > self.wanted_limit:
+            warnings.warn(
+                f"jit: memory_limit: the tape of a loop needs {used} bytes, got a limit of "
+                f"{self.wanted_limit}; raise the limit",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _check_accesses(self, launch: Launch, args: dict[str, Any]) -> None:
         """Run the kernel on copies with all accesses checked, if that is wanted."""
@@ -360,6 +379,42 @@ class Execution:
 
         Where `results` are given, they need not be computed again.
         """
+        key, ran = (launch, inputs), None
+        try:
+            if key not in self._long:
+                limit = self.memory_limit if self.wanted_limit is None else self.wanted_limit
+                ran = self._with_tape(launch, values, cotangents, inputs, results, limit)
+            if ran is None:
+                self._note_long(key)
+                ran = self._with_checkpoints(launch, values, cotangents, inputs)
+            if ran is None:
+                limit = self.memory_limit
+                ran = self._with_tape(launch, values, cotangents, inputs, results, limit, True)
+        except TapeError as error:
+            raise KernelError(str(error)) from None
+        assert ran is not None
+        adjoint_kernel, args, used = ran
+        self._warn_of(used)
+        return {n: self._gradient(adjoint_kernel, n, args, cotangents) for n in inputs}
+
+    def _note_long(self, key: Any) -> None:
+        """Note that the tape of gradients is too long, which the next ones need not try."""
+        with self._lock:
+            if len(self._long) >= _FACTS:
+                self._long.clear()
+            self._long.add(key)
+
+    def _with_tape(
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        results: Values | None,
+        limit: int,
+        last: bool = False,
+    ) -> Ran | None:
+        """Run an adjoint that has a whole tape; None if that is too long, unless it is the last."""
         args = self.checked(values)
         if results is not None and self.restores(launch):
             adjoint_kernel = self.of_one_thread(launch, inputs, known=True)
@@ -373,22 +428,25 @@ class Execution:
         kernel = self.arranged(adjoint_kernel.kernel, launch)
         run = self.compiled(kernel, adjoint_kernel.counting, alone=launch.alone)
         try:
-            run(launch, args, self.memory_limit)
-        except TapeError as error:
-            args = self.checked(values)
-            adjoint_kernel = self.adjoint(launch, inputs, args, True)
-            if adjoint_kernel.checkpoints is None:
-                raise KernelError(str(error)) from None
-            args = self._with_shadows(adjoint_kernel, args, cotangents)
-            self._with_checkpoints(launch, adjoint_kernel, args)
-        return {n: self._gradient(adjoint_kernel, n, args, cotangents) for n in inputs}
+            return adjoint_kernel, args, run(launch, args, limit)
+        except TapeError:
+            if last:
+                raise
+            return None
 
     def _with_checkpoints(
-        self, launch: Launch, adjoint_kernel: AdjointKernel, args: dict[str, Any]
-    ) -> int:
-        """Run an adjoint with checkpoints, as many as make its tape short; return its bytes."""
+        self, launch: Launch, values: Values, cotangents: Values, inputs: frozenset[str]
+    ) -> Ran | None:
+        """Run an adjoint with checkpoints, as many as make its tape short.
+
+        None if none of its loops can run again.
+        """
+        args = self.checked(values)
+        adjoint_kernel = self.adjoint(launch, inputs, args, True)
         checkpoints = adjoint_kernel.checkpoints
-        assert checkpoints is not None
+        if checkpoints is None:
+            return None
+        args = self._with_shadows(adjoint_kernel, args, cotangents)
         # With a checkpoint in each iteration, the tape's length says how many iterations there are.
         args[EVERY.name] = 1
         counted = self._count(launch, adjoint_kernel.counting, args)
@@ -400,11 +458,7 @@ class Execution:
         run = self.compiled(
             adjoint_kernel.kernel, adjoint_kernel.counting, checkpoints, launch.alone
         )
-        try:
-            used: int = run(launch, args, self.memory_limit)
-        except TapeError as error:
-            raise KernelError(str(error)) from None
-        return used
+        return adjoint_kernel, args, run(launch, args, self.memory_limit)
 
     def _count(self, launch: Launch, counting: ThreadKernel, args: Values) -> int:
         """Return how many values a thread puts on the tape at most, counted on the host."""

@@ -97,8 +97,9 @@ class Operation:
             kernel = batched.batched(self.execution.kernel)
             own = self.execution
             execution = Execution(
-                kernel, own.memory_limit, own.check, own.program.skips_zeros, own.free_sums
-            )
+                kernel, own.memory_limit, own.check, own.program.skips_zeros, own.free_sums,
+                own.wanted_limit,
+            )  # fmt: skip
             self._members = Operation(self.name, execution, self.keeps_results)
         return self._members
 

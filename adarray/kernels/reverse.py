@@ -475,8 +475,7 @@ class Reverse:
         self.terms |= {d: t for d, t in loop_terms.items() if t.carried in names}
         with self.scope(), self._steadily(n) as steady:
             body = self.block(n.body, [])
-        taped = self.needs.taped.get(n.number) and not self.tape.has(n)
-        if taped or names & self.live:
+        if self.tape.is_backwards(n) or names & self.live:
             self.live = outside  # the tape comes back in the opposite order
             self.terms = {d: t for d, t in self.terms.items() if d not in loop_terms}
             return False

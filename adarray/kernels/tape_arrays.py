@@ -31,8 +31,16 @@ class TapeArrays:
         """Whether a loop has such."""
         if loop is None or loop.var is None or not self.needs.arrays:
             return False
+        return bool(self._values(loop)) and not self._has_inside(loop)
+
+    def is_backwards(self, loop: SsaLoop) -> bool:
+        """Whether iterations take values off the tape: the last ones first."""
+        return self._has_inside(loop) or (bool(self._values(loop)) and not self.has(loop))
+
+    def _has_inside(self, loop: SsaLoop) -> bool:
+        """Whether loops inside of one put values on the tape."""
         inner = (n for n in self.program.nodes if isinstance(n, SsaLoop) and loop in n.loops)
-        return bool(self._values(loop)) and not any(map(self._values, inner))
+        return any(map(self._values, inner))
 
     def _values(self, loop: SsaLoop) -> list[tuple[str, str]]:
         """Return names of arrays, and their dtypes, for what an iteration puts on the tape."""

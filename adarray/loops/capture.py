@@ -112,7 +112,8 @@ def _answer(
     if results is None:
         _note(recorder, place, iterable, before, "it raises an error", 0)
         return None
-    _note(recorder, place, iterable, before, "", 0, _operations.of(loop))
+    operation = _operations.of(loop, recorder.memory_limit)
+    _note(recorder, place, iterable, before, "", 0, operation)
     return results
 
 
@@ -172,10 +173,12 @@ def _note(
 
 def _taped(operation: Operation) -> str:
     """Return what the adjoints of a loop put on the tape, in words."""
-    counts = sorted({a.taped for a in operation.execution.adjoints()})
-    if not counts:
+    adjoints = operation.execution.adjoints()
+    if not adjoints:
         return ""
-    return f"; its adjoint tapes {' or '.join(map(str, counts))} values"
+    counts = sorted({a.taped for a in adjoints})
+    how = "" if all(a.checkpoints is None for a in adjoints) else ", between checkpoints"
+    return f"; its adjoint tapes {' or '.join(map(str, counts))} values{how}"
 
 
 class LoopCall:
@@ -441,7 +444,7 @@ class LoopCall:
             x = self.values[name]
             if not np.all((x >= low) & (x <= high)):
                 raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
-        operation = _operations.of(loop)
+        operation = _operations.of(loop, recorder.memory_limit)
         operands, launch = self._bound(loop, operation, recorder)
         compares = checking() and not self.is_batched()
         expected = comparing.expected(self) if compares else None

@@ -76,23 +76,26 @@ class Operations:
     """Operations of kernels: equal kernels have one, so that two recordings agree."""
 
     def __init__(self) -> None:
-        self._by_identity: dict[int, tuple[LoopKernel, Operation]] = {}
-        self._by_text: dict[str, Operation] = {}
+        self._by_identity: dict[tuple[int, int | None], tuple[LoopKernel, Operation]] = {}
+        self._by_text: dict[tuple[str, int | None], Operation] = {}
         self._lock = threading.Lock()
 
-    def of(self, loop: LoopKernel) -> Operation:
-        """Return the operation of a loop's kernel."""
-        known = self._by_identity.get(id(loop))
+    def of(self, loop: LoopKernel, memory_limit: int | None) -> Operation:
+        """Return the operation of a loop's kernel, whose tapes are to stay within a limit."""
+        known = self._by_identity.get((id(loop), memory_limit))
         if known is not None:
             return known[1]
         with self._lock:
             text = print_cpu.source(loop.kernel, loop.kernel.name, False)
-            operation = self._by_text.get(text)
+            operation = self._by_text.get((text, memory_limit))
             if operation is None:
-                execution = Execution(loop.kernel, USUAL_LIMIT, skips_zeros=True, free_sums=True)
+                execution = Execution(
+                    loop.kernel, max(USUAL_LIMIT, memory_limit or 0), skips_zeros=True,
+                    free_sums=True, wanted_limit=memory_limit,
+                )  # fmt: skip
                 operation = Operation(loop.kernel.name, execution, keeps_results=True)
-                self._by_text[text] = operation
+                self._by_text[text, memory_limit] = operation
             if len(self._by_identity) >= _MOST:
                 self._by_identity.clear()
-            self._by_identity[id(loop)] = loop, operation
+            self._by_identity[id(loop), memory_limit] = loop, operation
         return operation

@@ -144,15 +144,26 @@ def _calls(body: list[ast.stmt], variables: Mapping[str, Form], outer: int | Non
                 inner = _UNKNOWN if outer is None else max(1, outer // 2)
             count += inner * _calls(s.body, variables, inner)
         elif isinstance(s, ast.If):
-            count += _in(s.test)
+            count += _in(s.test, variables, outer)
             count += max(_calls(s.body, variables, outer), _calls(s.orelse, variables, outer))
         else:
-            count += _in(s)
+            count += _in(s, variables, outer)
     return max(1, count)
 
 
-def _in(node: ast.AST) -> int:
-    return sum(isinstance(n, _RECORDED) for n in ast.walk(node))
+def _in(node: ast.AST, variables: Mapping[str, Form], outer: int | None) -> int:
+    """Return about how many calls an expression or a statement records."""
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        count = max(1, _in(node.elt, variables, outer))
+        for g in reversed(node.generators):
+            inner = _extent(g.iter, variables)
+            if inner is None:
+                inner = _UNKNOWN if outer is None else max(1, outer // 2)
+            tests = sum(_in(test, variables, outer) for test in g.ifs)
+            count = inner * (count + tests) + _in(g.iter, variables, outer)
+        return count
+    parts = (_in(n, variables, outer) for n in ast.iter_child_nodes(node))
+    return isinstance(node, _RECORDED) + sum(parts)
 
 
 def _extent(iterable: ast.expr, variables: Mapping[str, Form]) -> int | None:

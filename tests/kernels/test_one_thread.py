@@ -331,3 +331,33 @@ def test_loops_without_an_adjoint_leave_nothing_on_the_tape(backend: str, thread
         got = adarray.grad(f)(y)[:threads]
         expected = [adarray.grad(plain)(float(v)) for v in y[:threads]]
         np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_sums_of_loops_that_have_tapes() -> None:
+    """What inner loops put on the tape comes back last first, though the outer one only adds up."""
+    source = """
+    extern "C" __global__ void sums(const double *x, const double *y, double *out, int n) {
+        double s = 0.0;
+        for (int i = 0; i < n; i++) {
+            double t = 0.0;
+            for (int j = 0; j < i; j++) {
+                double u = 0.0;
+                for (int k = 0; k < n; k++) u += x[k] * y[j];
+                t += u * y[j];
+            }
+            s += t;
+        }
+        out[0] = s;
+    }
+    """
+    kernel = RawKernel(source, "sums")
+    x, y = np.random.default_rng(5).normal(size=(2, 7))
+
+    def f(x: Any, y: Any) -> Any:
+        return kernel.apply(1, 1, (x, y, np.zeros(1), 7))[0]
+
+    with adarray.use("serial"):
+        by_x, by_y = adarray.grad(f, argnums=(0, 1))(x, y)
+    rounds = 6.0 - np.arange(7)  # in which an element is read
+    np.testing.assert_allclose(by_x, np.full(7, np.sum(rounds * y * y)), 1e-12)
+    np.testing.assert_allclose(by_y, 2.0 * np.sum(x) * rounds * y, 1e-12)

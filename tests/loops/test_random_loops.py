@@ -102,6 +102,21 @@ def test_gradients(seed: int) -> None:
         differences(program, args, expected[1], seed)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
+@pytest.mark.parametrize("seed", SEEDS[::4])
+def test_memory_limit(seed: int) -> None:
+    """Loops run again from checkpoints, or have tapes that are longer than they should be."""
+    program = LoopProgram(seed)
+    args = program.arguments(seed)
+    gradient = adarray.value_and_grad(program.f, argnums=(0, 1, 2))
+    expected = outcome(gradient, copied(args))
+    scale = 1.0 if isinstance(expected, type) else max(1.0, abs(float(expected[0])) * 1e-3)
+    with adarray.use(BACKENDS[0]):
+        jf = adarray.jit(gradient, memory_limit=64)
+        for _ in range(3):
+            same(outcome(jf, copied(args)), expected, scale)
+
+
 def differences(program: LoopProgram, args: Any, gradients: Any, seed: int) -> None:
     """Compare a derivative along a direction with differences, where these settle."""
     rng = np.random.default_rng(seed + 1)

@@ -4,7 +4,7 @@ Each takes two vectors of nine numbers, and returns a number, or a tuple or None
 """
 
 # The functions below are what users may write, and not what the linter would.
-# ruff: noqa: B023, B905, E731, F821, N806, PERF401
+# ruff: noqa: B007, B023, B905, E731, F821, N806, PERF401
 
 from __future__ import annotations
 
@@ -28,6 +28,121 @@ def complex_(f: Function) -> Function:
     """Register a function of complex vectors."""
     COMPLEX.append(f)
     return f
+
+
+# -- comprehensions --------------------------------------------------------------------------------
+
+
+@real
+def extremes_of_generators(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += max(x[j] * y[i] for j in range(i + 1)) - min([a * y[i] for a in x if a < 50.0])
+        s += max((a for a in x[:i] if a > y[i]), default=0.5)
+    return s
+
+
+@real
+def truths_of_generators(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        if all(x[j] < y[i] + 1 for j in range(i)):
+            s += x[i]
+        if any(a > b + y[i] for a in x for b in y):
+            s = s * 0.5 - y[i]
+    return s
+
+
+@real
+def sums_of_generators(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += sum(a * b for a in x if a > y[i] for b in y[:i] if b < a)
+        s += sum((x[j] for j in range(i)), 0.25) + sum(1 for a in x if a > y[i])
+        s += sum(sum((a * b for a in x if a > b), 0.0) * b for b in y[:i] if b < 1)
+    return s
+
+
+@real
+def sum_that_may_be_empty(x, y):
+    s = 0
+    for i in range(len(x)):
+        s = sum(a for a in x[:i] if a > 0.5)
+    return s, type(s) is int, y[0]
+
+
+@real
+def lists_of_comprehensions(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        row = [x[j] * y[i] for j in range(i + 1)]
+        pair = tuple(a * 0.5 for a in x)
+        squares = [j * j for j in range(i)]
+        s += row[0] + row[-1] * len(row) + pair[1] * pair[-1] + sum(squares) * y[i] + max(row)
+    return s
+
+
+@real
+def list_before_the_loop_over_it(x, y):
+    z = x * 1.0
+    for i in range(3):
+        for v, w in zip(y, [a * z[0] for a in y]):
+            z[0] = 0.5 * z[0] + v * w
+        for v in [a * z[1] for a in x]:
+            z[1] = 0.5 * z[1] + v
+    return np.sum(z)
+
+
+@real
+def arrays_of_comprehensions(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += np.sum(np.array([[a * b * x[i] for a in x] for b in y]))
+        s += np.max([a * y[i] for a in x]) + np.sum(np.array([a for a in x if a > y[i]]))
+        s += np.sum(sum(x * a for a in y)) + np.sum(np.array([x * a for a in y])[i])
+    return s
+
+
+@real
+def lists_extended(x, y):
+    out = []
+    for i in range(len(x)):
+        out.extend([x[i] * j for j in range(3)])
+        out += [x[i] * y[j] for j in range(i)]
+        out.extend(a * 0.5 for a in y if a > 0)
+    return sum(out)
+
+
+@real
+def names_that_are_its_own(x, y):
+    s = 0.0
+    for a in x:
+        s += a * np.sum(np.array([[a * 0.5 for a in x * a] for a in y]))
+    return s + a
+
+
+def _spread(u, v):
+    return max([a * v for a in u if a < 1.0]) + sum(1.0 for a in u if a > v)
+
+
+@real
+def comprehensions_of_a_function(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s += _spread(x, y[i]) * _spread(y, x[i]) if y[i] < 3.0 else 0.25
+        except ValueError:
+            s *= 0.5
+    return s
+
+
+@real
+def arguments_beside_comprehensions(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += max((a for a in x if a > 50.0), default=y[i]) * sum((a > y[i] for a in x), x[i])
+        s += sum([a * b for a in x for b in y], s) * 0.01 + sum(a > y[i] for a in x)
+    return s
 
 
 # -- numbers of one type or another ----------------------------------------------------------------
@@ -62,6 +177,26 @@ def one_of_three(x, y):
         elif y[i] > 1.0:
             m = m * x[i]
     return m, type(m) is int
+
+
+@real
+def exchanged_types(x, y):
+    s, t = 0.5, x[0]
+    for i in range(len(x) - 1):
+        if y[i] > 0 or i % 2:
+            s, t = t, s
+    return s, t, type(s) is float
+
+
+@real
+def returned_after_an_exchange(x, y):
+    s, t, k = 0.5, x[0], 0
+    while k < 8:
+        k += 1
+        s, t = t, s
+        if y[k] > 1.0:
+            return t
+    return s
 
 
 # -- statements ------------------------------------------------------------------------------------
@@ -428,6 +563,38 @@ def variance(x, y):
     return s
 
 
+def bound_in_a_comprehension(x, y):
+    s = w = 0.0
+    for i in range(len(x)):
+        row = [(w := a * y[i]) for a in x]
+        s += row[0] + w
+    return s
+
+
+def extended_by_itself(x, y):
+    out = [1.0]
+    for i in range(len(x)):
+        out += [out[0] * a for a in y[:2]]
+    return sum(out) * x[0]
+
+
+def default_that_is_not_needed(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s += max((a for a in x), default=y[i + 5])
+        except IndexError:
+            s += 1.0
+    return s
+
+
+def array_of_a_generator(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        s += np.array(a for a in y).size * x[i]
+    return s
+
+
 UNROLLED: dict[Function, str] = {
     two_names: "the attribute 'append' of an object of list",
     array_with_a_name: "an array that has a name is appended to a list",
@@ -436,4 +603,8 @@ UNROLLED: dict[Function, str] = {
     list_of_types: "a number that is one of several types in a list",
     kept_function: "it assigns i, which another function uses",
     variance: "squares of complex numbers",
+    bound_in_a_comprehension: "a name is bound, or a function made, in a comprehension",
+    extended_by_itself: "a list is extended by what is computed from it",
+    default_that_is_not_needed: "it raises an error",
+    array_of_a_generator: "this where a number or an array is expected",
 }

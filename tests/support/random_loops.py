@@ -156,9 +156,34 @@ class LoopProgram:
             f"late = {value}\ns = s * 0.5 + late\ndel late",
             f"s = 0.25 * s + 0.25 * (w := {value}) * w",
             f"a, b = divmod({self._pick('k + 5', *indices)}, 3)\nt = t + 0.1 * a - 0.1 * b",
+            *self._comprehensions(indices),
             "if len(out) > 2:\n    s = 0.5 * s + 0.1 * out[-1] * out[0]",
         ]  # fmt: skip
         return [pad + line for line in self._random.choice(texts).split("\n")]
+
+    def _comprehensions(self, indices: list[str]) -> list[str]:
+        """Return statements with comprehensions."""
+        over = self._pick("x", "y[:2]", "z", "A[:, 0]", "x[1:]")
+        j = self._pick("n", "2", *indices)
+        inner = ["e", *indices] if j == "n" or j in indices else indices
+        value, test = self._number(inner), self._pick("v > 0.0", f"v < {self._number(indices)}")
+        function, every = self._pick("max", "min"), self._pick("any", "all")
+        return [
+            f"s = 0.25 * s + 0.1 * sum({value} for e in range({j}))",
+            f"s = 0.25 * s + 0.1 * sum(v * w for v, w in zip({over}, y) if {test})",
+            f"t = 0.25 * t + 0.1 * sum((v * w for v in {over} for w in x if w > v), 0.5)",
+            f"k += sum(1 for v in {over} if {test}) % 3",
+            f"s = 0.5 * s + 0.1 * {function}({value} for e in range({j}))",
+            f"t = 0.5 * t + 0.1 * {function}([v * t for v in {over} if {test}], default=s)",
+            f"if {every}({test} for v in {over}):\n    {self._statement(indices)}",
+            f"row = [{value} for e in range({j})]\nif row:\n    s += 0.1 * row[-1] * len(row)",
+            f"row = [v * 0.5 for v in {over} if {test}]\nt = 0.5 * t + 0.1 * sum(row)",
+            f"for v in [w * t for w in {over}]:\n    t = 0.5 * t + 0.1 * v",
+            f"s = 0.5 * s + 0.1 * np.sum(np.array([[v * w for v in x] for w in {over}]))",
+            f"out.extend([v * 0.5 for v in {over} if {test}])",
+            f"out += [{value} for e in range({j})]",
+            f"B[0] = B[0] * 0.5 + 0.1 * sum(A[e] for e in range({j}))",
+        ]  # fmt: skip
 
     def _index(self, indices: list[str]) -> str:
         if not indices:

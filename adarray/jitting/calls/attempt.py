@@ -40,6 +40,8 @@ class Attempt:
         Whether code may ask which truth value is which object.
     unrolls : bool
         Whether no loop is captured.
+    memory_limit : int, optional
+        Bytes that the tapes of a captured loop may take.
 
     Attributes
     ----------
@@ -77,9 +79,11 @@ class Attempt:
         device: OnDevice | None = None,
         truths: bool = False,
         unrolls: bool = False,
+        memory_limit: int | None = None,
     ) -> None:
         self._truths = truths
         self._unrolls = unrolls
+        self._memory_limit = memory_limit
         self._state = state
         self._bound = bound
         self._device = device
@@ -141,6 +145,7 @@ class Attempt:
             changes,
             self._truths,
             self._unrolls,
+            memory_limit=self._memory_limit,
         )
         effects = self.state_changes.effects
         if effects:

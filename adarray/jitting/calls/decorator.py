@@ -63,7 +63,7 @@ def jit(
         vectorised versions are used, which may differ in the last bits.
     memory_limit : int, optional
         Number of bytes that intermediate values may take; values that do not fit are recomputed
-        where possible.
+        where possible. So are those that the derivative of a captured loop keeps.
     max_paths : int
         How many paths through `f` to compile for one signature. Paths that differ only in the
         number of iterations of a loop count once.

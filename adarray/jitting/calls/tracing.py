@@ -103,7 +103,7 @@ class Tracing:
             entry.give_up(f"its inputs are on two devices, {error}; move them with to_device")
             return self.plainly(args, kwargs), None
         checking()  # a value of its variable that says nothing is told of before anything runs
-        run = Attempt(state, bound, device, truths, entry.unrolls)
+        run = Attempt(state, bound, device, truths, entry.unrolls, self.options.memory_limit)
         refused = remembered()
         try:
             start = perf_counter()

@@ -93,6 +93,7 @@ def record(
     truths: bool = False,
     unrolls: bool = False,
     once: bool = False,
+    memory_limit: int | None = None,
 ) -> RecordedRun:
     """Run `f` once, with the current backend, and record what it computes.
 
@@ -125,6 +126,8 @@ def record(
     once : bool, optional
         Whether no later call runs what is recorded: it has no guards of errors that this run did
         not raise.
+    memory_limit : int, optional
+        Bytes that the tapes of a captured loop may take.
 
     Raises
     ------
@@ -136,6 +139,7 @@ def record(
     recorder.truths = truths
     recorder.unrolls = unrolls
     recorder.once = once
+    recorder.memory_limit = memory_limit
     if original is not None:
         recorder.original = original
     if calls is not None:

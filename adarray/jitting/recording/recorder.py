@@ -91,6 +91,7 @@ class Recorder(BaseEngine):
         self._silent = perf_counter() + SILENT  # until when no line says that it takes long
         self.shown = False  # whether values were made into text
         self.unrolls = False  # whether no loop is captured
+        self.memory_limit: int | None = None  # bytes of the tapes of a captured loop
         self.once = False  # whether no later call runs what is recorded
         self.truths = False  # whether code compares truth values as objects
         # An error that an operation raised: if the function catches it, what it does depends

@@ -37,8 +37,8 @@ class Options(NamedTuple):
     precise : bool
         Compute with the C library's scalar functions in place of vector ones.
     memory_limit : int or None
-        Bytes that temporary values of a compiled segment may take; what does not fit is
-        computed again where that is possible.
+        Bytes that temporary values of a compiled segment may take, and the tape of a captured
+        loop; what does not fit is computed again where that is possible.
     max_paths : int
         Number of ways through the function, per signature, that are compiled. Rounds of a
         loop after which the function goes on in the same way count once.

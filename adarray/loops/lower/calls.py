@@ -72,6 +72,7 @@ class Calls:
         self.reductions = lowering.reductions
         arrays = ArrayCalls(self)
         self.python = PythonCalls(self)
+        self.stacking = StackingCalls(self)
         self._methods: dict[str, Handler] = {
             "sum": self.sum, "mean": self.mean, "prod": self.prod, "max": self.maximum,
             "min": self.minimum, "all": self.all, "any": self.any, "dot": self.dot,
@@ -85,7 +86,7 @@ class Calls:
             np.amax: self.maximum, np.amin: self.minimum, np.std: self.std, np.var: self.var,
             np.linalg.norm: self.norm,
             np.outer: self.outer, np.inner: self.inner, **arrays.functions,
-            **StackingCalls(self).functions,
+            **self.stacking.functions,
             np.matmul: lambda a, b: self.reductions.matmul(self.array(a), self.array(b)),
             np.where: self.where, np.clip: self.clip,
             np.real: lambda x: self.attribute(x, "real"),

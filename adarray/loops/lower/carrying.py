@@ -11,7 +11,7 @@ it takes until all have their names again are written one after the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -233,36 +233,37 @@ class Carrying:
 
     def passed_on(self, carried: Sequence[Carried], after: Mapping[str, Value]) -> None:
         """Write how an iteration passes on what it leaves."""
-        numbers = [c for c in carried if isinstance(c, CarriedNumber)]
-        ends: list[tuple[Var, Expr]] = []
-        changing = {c.variable for c in numbers}
-        for c in numbers:
-            end = after[c.name]
-            assert isinstance(end, Number)
-            expr = build.cast(end.expr, c.variable.dtype)
-            self._tag(c, end, ends)
-            if end.expr == c.variable:
-                continue
-            simple = isinstance(expr, Const) or (isinstance(expr, Var) and expr not in changing)
-            if len(numbers) > 1 and not simple:
-                name = self.state.fresh(c.name)
-                self.state.emit(Let(name, expr))
-                expr = Var(expr.dtype, name)
-            ends.append((c.variable, expr))
+        pairs: list[tuple[Var, Expr]] = []
+        for c in carried:
+            if isinstance(c, CarriedNumber):
+                end = after[c.name]
+                assert isinstance(end, Number)
+                pairs += [(c.variable, build.cast(end.expr, c.variable.dtype)), *self._tag(c, end)]
+        # Any of them may be read for another one, so that all are read before the first is set.
+        changing = {variable for variable, _ in pairs}
+        ends = [(v, self._kept(v.name, e, changing)) for v, e in pairs if v != e]
         self._copy_arrays([c for c in carried if isinstance(c, CarriedArray)], after)
         for variable, expr in ends:
             self.state.assign(variable, expr)
 
-    def _tag(self, c: CarriedNumber, end: Number, ends: list[tuple[Var, Expr]]) -> None:
-        """Have an iteration pass on which of its kinds a number has."""
+    def _kept(self, name: str, expr: Expr, changing: Set[Var]) -> Expr:
+        """Return an expression as it is before any of the changing variables is set."""
+        simple = isinstance(expr, Const) or (isinstance(expr, Var) and expr not in changing)
+        if simple or len(changing) < 2:
+            return expr
+        unique = self.state.fresh(name)
+        self.state.emit(Let(unique, expr))
+        return Var(expr.dtype, unique)
+
+    def _tag(self, c: CarriedNumber, end: Number) -> list[tuple[Var, Expr]]:
+        """Return the variable that tells which of its kinds a number has, and what it is set to."""
         variable = c.value.tag
         if not isinstance(variable, Var):
-            return
+            return []
         tag = self.numbers.tag(end)
         if tag is None:
             raise UnsteadyError(f"{c.name!r} is a number of one type or another")
-        if tag != variable:
-            ends.append((variable, self.state.let("kind", tag)))
+        return [(variable, tag)]
 
     def _copy_arrays(self, arrays: Sequence[CarriedArray], after: Mapping[str, Value]) -> None:
         pairs: list[tuple[View, View]] = []

@@ -14,7 +14,7 @@ import numpy as np
 from adarray.compiler.ir.loopir import Const
 from adarray.compiler.ir.threads import Stmt
 from adarray.kernels import build
-from adarray.loops.forms import Known
+from adarray.loops.forms import Known, NotCaptured
 from adarray.loops.lower import names
 from adarray.loops.lower.kinds import BOOL, INT, PARTS, stored
 from adarray.loops.lower.values import (
@@ -67,8 +67,8 @@ class Expressions:
             ast.Attribute: self._attribute, ast.Subscript: self._subscript,
             ast.Tuple: lambda n: Items(self.values(n.elts)),
             ast.List: lambda n: Items(self.values(n.elts)),
-            ast.Slice: self._slice, ast.GeneratorExp: self._comprehension,
-            ast.ListComp: self._comprehension, ast.NamedExpr: self._named,
+            ast.Slice: self._slice, ast.GeneratorExp: self.walk,
+            ast.ListComp: self._list_comprehension, ast.NamedExpr: self._named,
             ast.Lambda: lambda n: self.low.functions.closure(n),
         }  # fmt: skip
 
@@ -360,7 +360,25 @@ class Expressions:
             statements += last
         return Number(variable, kinds, self.numbers.hull(a, b, test), tag=tag)
 
-    def _comprehension(self, node: ast.GeneratorExp | ast.ListComp) -> Value:
+    def _list_comprehension(self, node: ast.ListComp) -> Value:
+        """Return a list, all of whose items are computed here."""
+        only = node.generators[0]
+        if len(node.generators) == 1 and not only.ifs and isinstance(self.peeked(only.iter), Items):
+            return self.walk(node)
+        return self.low.comprehensions.listed(node)
+
+    def peeked(self, node: ast.expr) -> Value | None:
+        """Return the value of an expression that is read later, if it is understood."""
+        saved, line = self.low.snapshot(), self.state.line
+        try:
+            return self.value(node)
+        except NotCaptured:
+            return None
+        finally:
+            self.low.restore(saved)
+            self.state.line = line
+
+    def walk(self, node: ast.GeneratorExp | ast.ListComp) -> Value:
         """Return items that are computed where something goes over them."""
         (generator, *others) = node.generators
         if others or generator.ifs or generator.is_async:
@@ -406,6 +424,9 @@ class Expressions:
             if growing is not None:
                 return self.low.lists.method(growing, node)
         function = self.value(node.func)
+        at_once = self.low.comprehensions.call(function, node)
+        if at_once is not None:
+            return at_once
         args = self.values(node.args)
         keywords: dict[str, Value] = {}
         for k in node.keywords:

@@ -31,6 +31,7 @@ from adarray.loops.forms import (
 )
 from adarray.loops.lower import names
 from adarray.loops.lower.calls import Calls
+from adarray.loops.lower.comprehensions import Comprehensions
 from adarray.loops.lower.elements import Elements
 from adarray.loops.lower.expressions import Expressions
 from adarray.loops.lower.functions import Functions, Scope
@@ -104,6 +105,7 @@ class LoopLowering:
         self.calls = Calls(self)
         self.functions = Functions(self)
         self.lists = Lists(self)
+        self.comprehensions = Comprehensions(self)
         self.statements = Statements(self)
 
     # -- names -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from adarray.compiler.ir.loopir import Expr
 from adarray.kernels import build
+from adarray.kernels.types import FLOATS
 from adarray.loops.forms import Known, Workspace
 from adarray.loops.lower.intervals import Affine
 from adarray.loops.lower.kinds import CODES, COMPLEX, INT, PARTS, PYTHON, common, dtype_of, stored
@@ -133,6 +134,11 @@ class Lists:
         ):  # fmt: skip
             for item in node.args[0].elts:
                 self.append(x, item)
+        elif name == "extend" and len(node.args) == 1 and isinstance(
+            node.args[0], (ast.ListComp, ast.GeneratorExp)
+        ):  # fmt: skip
+            assert isinstance(node.func.value, ast.Name)
+            self.low.comprehensions.extend(node.func.value.id, node.args[0])
         elif name == "pop" and not node.args:
             return self._popped(x)
         else:
@@ -249,6 +255,29 @@ class Lists:
         count = self.count(x)
         at = self.low.views.index(index, count)
         return self._read(x, at, self.numbers.minus(count, integer(1)))
+
+    def has_items(self, x: Growing) -> bool:
+        """Whether anything is ever appended to a list."""
+        return x.count in self.memories
+
+    def first(self, x: Growing, sure: bool) -> Value:
+        """Return the first item of a list; if it is to be `sure`, Python raises an error for none.
+
+        Else it is any number where there is none.
+        """
+        if x.count not in self.memories:
+            raise self.state.refusal("an item of a list that is empty")
+        if sure:
+            empty = build.call("less", "bool", self.count(x).expr, build.index(1))
+            self.state.fail_if(empty)
+        return self._read(x, integer(0), integer(0))
+
+    def are_floats(self, x: Growing) -> bool:
+        """Whether a list has items, and all of them are floats of one type."""
+        memory = self.memories.get(x.count)
+        if memory is None or memory.shape or memory.kind != memory.first:
+            return False
+        return dtype_of(memory.kind) in FLOATS
 
     def _read(self, x: Growing, at: Number, last: Number) -> Value:
         memory = self.memories[x.count]

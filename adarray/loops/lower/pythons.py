@@ -48,6 +48,8 @@ class PythonCalls:
         }  # fmt: skip
 
     def _extreme(self, name: str, args: Sequence[Value]) -> Value:
+        if len(args) == 1 and isinstance(args[0], Growing):
+            return self.low.comprehensions.extreme(name == "greater", args[0])
         if len(args) == 1 and isinstance(args[0], Items):
             args = args[0].items
         if len(args) < 2:
@@ -115,6 +117,8 @@ class PythonCalls:
     def builtin_sum(self, x: Value, start: Value | None = None) -> Value:
         """Return the sum of some numbers."""
         if isinstance(x, Growing):
+            if start is None and not self.low.lists.are_floats(x):
+                return self.low.comprehensions.sum_of(x)
             x = self.low.lists.walk(x)
         if isinstance(x, Walk) and start is None:
             return self._summed(x)

@@ -56,8 +56,6 @@ class StackingCalls:
             x = self.low.lists.array(x)
             if dtype is None:
                 return x
-        if isinstance(x, Walk):
-            return self._of_walk(x, dtype)
         if not isinstance(x, Items):
             value = self.calls.numeric(x)
             if isinstance(value, (Number, Complex)):
@@ -72,12 +70,16 @@ class StackingCalls:
             raise self.state.refusal("an array of numbers of such types")
         return self._stacked(items, self.calls.dtype(dtype, default))
 
-    def _of_walk(self, walk: Walk, dtype: Value | None) -> View:
+    def of_walk(self, walk: Walk, dtype: Value | None) -> View:
         """Return an array of the numbers of a comprehension."""
         kinds = self.calls.kinds_of(walk)
         default = common(kinds)
         if default is None:
             raise self.state.refusal("an array of numbers of such types")
+        assert walk.count.whole is not None
+        surely = self.low.numbers.facts.at_least(walk.count.whole, 1)
+        if dtype is None and default != "float64" and not surely:  # else it is of another type
+            raise self.state.refusal("an array of a list that may be empty")
         count = self.state.named("count", walk.count)
         result = self.state.workspace("own", self.calls.dtype(dtype, default), (count,))
         with self.state.loop("k", count) as k:

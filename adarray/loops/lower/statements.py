@@ -228,11 +228,23 @@ class Statements:
             return
         value = self.low.expressions.value(s.value)
         first = s.targets[0]
+        if isinstance(value, Growing) and not isinstance(s.value, ast.Name):
+            self._new_list(s, value)
+            return
         if len(s.targets) > 1 or isinstance(first, (ast.Tuple, ast.List)):
             # What is stored into the first target may be read for the second.
             value = self._fixed(value)
         for target in s.targets:
             self.bind(target, value)
+
+    def _new_list(self, s: ast.Assign, value: Growing) -> None:
+        """Have a name stand for a list that a comprehension made, or for a tuple."""
+        (target,) = s.targets if len(s.targets) == 1 else (None,)
+        if not isinstance(target, ast.Name):
+            raise self.state.refusal("a list that has two names")
+        if target.id in self.low.scope.lists and not isinstance(s.value, ast.ListComp):
+            raise self.state.refusal("a list that is made by a call changes")
+        self.low.names[target.id] = value
 
     def _new_lists(self, target: ast.expr, value: ast.expr) -> bool:
         """Assign lists that the loop appends to, if there are any, and what is assigned as well."""
@@ -388,10 +400,17 @@ class Statements:
         self.store(view, result)
 
     def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
-        if not isinstance(s.op, ast.Add) or not isinstance(s.value, (ast.List, ast.Tuple)):
+        comprehension = isinstance(s.value, (ast.ListComp, ast.GeneratorExp))
+        literal = isinstance(s.value, (ast.List, ast.Tuple))
+        if not isinstance(s.op, ast.Add) or not (literal or comprehension):
             raise self.state.refusal("an operator in place of a list")
         if x.depth != self.low.functions.depth:
             raise self.state.refusal("a list that another function changes")
+        if isinstance(s.value, (ast.ListComp, ast.GeneratorExp)):
+            assert isinstance(s.target, ast.Name)
+            self.low.comprehensions.extend(s.target.id, s.value)
+            return
+        assert isinstance(s.value, (ast.List, ast.Tuple))
         for item in s.value.elts:
             self.low.lists.append(x, item)
 
