@@ -49,6 +49,7 @@ from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
 from adarray.loops.policy import not_worthwhile, trips
+from adarray.loops.products import Product
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
     form_of,
@@ -212,10 +213,12 @@ class LoopCall:
         self._resolved: list[tuple[str, Any]] = []
         self._read = False  # whether its text was read now
         self._asked = False  # whether the text depends on what arrays of integers hold
-        self.loop = self._with_one_name()
+        self.written = self.loop = self._with_one_name()
+        self.products: dict[str, Product] = {}
         self.forms = {n: form_of(x) for n, x in self.values.items()}
         for name in alone & self.values.keys() & changed_lists(self.loop):
             self._note_list(name)
+        self._find_products()
         self._resolved.clear()
 
     def _note_list(self, name: str) -> None:
@@ -228,6 +231,28 @@ class LoopCall:
             self.forms[name] = ListForm(tuple(forms.values()))
 
     # -- its text ----------------------------------------------------------------------------------
+
+    def _find_products(self) -> None:
+        """Have products of arrays that the loop reads rows of as variables."""
+        traced = frozenset(
+            n for n, x in self.values.items()
+            if isinstance(x, Handle) and isinstance(self.forms[n], ArrayForm)
+        )  # fmt: skip
+        self.loop, self.products = _loops.with_products(
+            self.loop, self.forms, self.iterable, traced
+        )
+        self.forms |= {n: p.form(self.forms) for n, p in self.products.items()}
+
+    def _writes_factors(self, loop: LoopKernel) -> bool:
+        """Whether the loop changes what products are computed of."""
+        factors = {f for p in self.products.values() for f in (p.left.array, p.right.array)}
+        return any(
+            may_overlap(self.values[w], self.values[f]) for w in loop.writes for f in factors
+        )
+
+    def _forget_products(self) -> None:
+        self.forms = {n: f for n, f in self.forms.items() if n not in self.products}
+        self.loop, self.products = self.written, {}
 
     def _with_one_name(self) -> Loop:
         """Make variables of arrays and numbers in objects, and give each array one name.
@@ -307,6 +332,17 @@ class LoopCall:
             raise NotCaptured("a transform looks at every operation", line)
         if not {"raise", "call"}.isdisjoint(np.geterr().values()):
             raise NotCaptured("np.errstate makes errors of what NumPy signals", line)
+        entry, kept = self._remembered()
+        if entry.loop is not None and self._writes_factors(entry.loop):
+            self._forget_products()
+            entry, kept = self._remembered()
+        if entry.refusal is not None:
+            raise NotCaptured(*entry.refusal, anew=self._read and not kept)
+        assert entry.loop is not None
+        return entry.loop
+
+    def _remembered(self) -> tuple[Lowering, bool]:
+        """Return what lowering the loop came to, now or before, and whether it is remembered."""
         key = self._key()
         memo = _lowerings.of(self.place)
         entry = None if key is None else memo.get(key)
@@ -317,10 +353,7 @@ class LoopCall:
             sure = entry.refusal is None or not self._asked
             if key is not None and sure and all(is_constant(x) for _, x in entry.resolved):
                 memo.put(key, entry)
-        if entry.refusal is not None:
-            raise NotCaptured(*entry.refusal, anew=self._read and memo.get(key) is not entry)
-        assert entry.loop is not None
-        return entry.loop
+        return entry, memo.get(key) is entry
 
     def _lowering(self) -> Lowering:
         loop = self.loop
@@ -386,7 +419,10 @@ class LoopCall:
         """
         line = self.place.loop.lineno
         used = {s.name for _, s in loop.sources if isinstance(s, (Variable, Extent))}
-        arrays = {n: self.values[n] for n in used if isinstance(self.forms[n], ArrayForm)}
+        arrays = {
+            n: self.values[n] for n in used - self.products.keys()
+            if isinstance(self.forms[n], ArrayForm)
+        }  # fmt: skip
         for name, x in arrays.items():
             if str(x.dtype) in COMPLEX and not isinstance(x, Handle):
                 raise NotCaptured(f"{name} is a plain array of complex numbers", line)
@@ -434,6 +470,7 @@ class LoopCall:
 
         None if Python raises an error somewhere in the loop.
         """
+        self.values |= {n: p.value(self.values) for n, p in self.products.items()}
         for name, form in self.forms.items():  # what the text depends on is the same in later runs
             x = self.values[name]
             if isinstance(x, Handle) and isinstance(form, (WholeNumber, Known)):

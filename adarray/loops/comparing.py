@@ -43,13 +43,13 @@ def expected(call: LoopCall) -> dict[str, Any]:
     place = call.place
     (function,) = ast.parse(f"def {_RUN}(): pass").body
     assert isinstance(function, ast.FunctionDef)
-    stored = sorted(stored_in(call.loop))
-    function.body = [*([ast.Global(stored)] if stored else []), call.loop]
+    stored = sorted(stored_in(call.written))
+    function.body = [*([ast.Global(stored)] if stored else []), call.written]
     function.body.append(ast.Return(ast.Name(_RUN, ast.Load())))
     module = ast.fix_missing_locations(ast.Module([function], []))
     code = compile(module, place.file, "exec", dont_inherit=True)
     copies = {id(x): plain(x) for x in call.values.values()}
-    names = {n.id for n in ast.walk(call.loop) if isinstance(n, ast.Name)} - place.local
+    names = {n.id for n in ast.walk(call.written) if isinstance(n, ast.Name)} - place.local
     space: dict[str, Any] = {}
     for name in names:
         with contextlib.suppress(NameError):

@@ -11,8 +11,9 @@ from adarray.kernels.execution import Execution
 from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
 from adarray.loops.attributes import named
-from adarray.loops.forms import LoopKernel
+from adarray.loops.forms import ArrayForm, Form, LoopKernel, WholeNumber
 from adarray.loops.names import Loop
+from adarray.loops.products import Product, products
 from adarray.loops.rewriting import Place
 
 _MOST = 256  # lowerings of a place that are remembered
@@ -45,10 +46,11 @@ class LoweringMemo:
 
 
 class RenamedLoops:
-    """Loops with other names."""
+    """Loops with other names, and with names in the place of products."""
 
     def __init__(self) -> None:
         self._renamed: dict[Any, tuple[Place, Loop]] = {}
+        self._products: dict[Any, tuple[Loop, tuple[Loop, dict[str, Product]]]] = {}
 
     def renamed(self, place: Place, attribute_names: dict[str, str], aliases: Any) -> Loop:
         """Return the loop of a place with other names: see `named`."""
@@ -56,6 +58,19 @@ class RenamedLoops:
         if key not in self._renamed:
             self._renamed[key] = place, named(place.loop, attribute_names, aliases)
         return self._renamed[key][1]
+
+    def with_products(
+        self, loop: Loop, forms: dict[str, Form], iterable: Any, traced: frozenset[str]
+    ) -> tuple[Loop, dict[str, Product]]:
+        """Return a loop that reads products, and these: see `products`."""
+        arrays = tuple((n, f) for n, f in forms.items() if isinstance(f, (ArrayForm, WholeNumber)))
+        trips = len(iterable) if isinstance(iterable, range) else None
+        key = id(loop), arrays, trips, traced
+        if key not in self._products:
+            if len(self._products) >= _MOST:
+                self._products.clear()
+            self._products[key] = loop, products(loop, forms, iterable, traced)
+        return self._products[key][1]
 
 
 class Lowerings:

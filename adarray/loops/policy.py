@@ -56,7 +56,7 @@ def not_worthwhile(
     """
     counted = trips(iterable)
     if counted is None and isinstance(loop, ast.For):
-        counted = _extent(loop.iter, variables)
+        counted = extent(loop.iter, variables)
     if counted is not None and counted < 2:
         return f"it has {counted} iterations"
     calls = (_UNKNOWN if counted is None else counted) * _calls(loop.body, variables, counted)
@@ -139,7 +139,7 @@ def _calls(body: list[ast.stmt], variables: Mapping[str, Form], outer: int | Non
     count = 0
     for s in body:
         if isinstance(s, (ast.For, ast.While)):
-            inner = _extent(s.iter, variables) if isinstance(s, ast.For) else None
+            inner = extent(s.iter, variables) if isinstance(s, ast.For) else None
             if inner is None:  # bounds in the outer index, most often
                 inner = _UNKNOWN if outer is None else max(1, outer // 2)
             count += inner * _calls(s.body, variables, inner)
@@ -156,7 +156,7 @@ def _in(node: ast.AST, variables: Mapping[str, Form], outer: int | None) -> int:
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         count = max(1, _in(node.elt, variables, outer))
         for g in reversed(node.generators):
-            inner = _extent(g.iter, variables)
+            inner = extent(g.iter, variables)
             if inner is None:
                 inner = _UNKNOWN if outer is None else max(1, outer // 2)
             tests = sum(_in(test, variables, outer) for test in g.ifs)
@@ -166,7 +166,7 @@ def _in(node: ast.AST, variables: Mapping[str, Form], outer: int | None) -> int:
     return isinstance(node, _RECORDED) + sum(parts)
 
 
-def _extent(iterable: ast.expr, variables: Mapping[str, Form]) -> int | None:
+def extent(iterable: ast.expr, variables: Mapping[str, Form]) -> int | None:
     """Return the number of iterations over an expression, None if it is not known."""
     if isinstance(iterable, ast.Name):
         form = variables.get(iterable.id)
@@ -174,7 +174,7 @@ def _extent(iterable: ast.expr, variables: Mapping[str, Form]) -> int | None:
     if not (isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name)):
         return None
     if iterable.func.id in ("enumerate", "zip") and iterable.args:
-        return _extent(iterable.args[0], variables)
+        return extent(iterable.args[0], variables)
     if iterable.func.id != "range" or not 1 <= len(iterable.args) <= 3:
         return None
     bounds = [_number(a, variables) for a in iterable.args]

@@ -93,9 +93,25 @@ def _edges(a: Any, bins: Any, limits: Any, known: Any) -> Any:
     return np.linspace(*_outer_edges(a, limits), len(known), dtype=known.dtype)
 
 
-def _places(values: Any, edges: Any) -> Any:
-    """Return the bin of each value, and the number of bins for those in none."""
+def _places(values: Any, edges: Any, equal: bool = False) -> Any:
+    """Return the bin of each value, and the number of bins for those in none.
+
+    Parameters
+    ----------
+    values, edges : array
+    equal : bool
+        Whether the bins have the same width.
+    """
     n = len(edges) - 1
+    if equal and values.dtype.kind == "f" and values.dtype == edges.dtype:
+        # As NumPy does: computed, then moved by one where rounding has missed an edge.
+        first, last = edges[0], edges[-1]
+        inside = (values >= first) & (values <= last)
+        at = (np.where(inside, values, first) - first) / (last - first) * n
+        bins = np.minimum(np.astype(at, np.intp), n - 1)
+        bins = bins - (values < edges[bins])
+        bins = bins + ((values >= edges[bins + 1]) & (bins < n - 1))
+        return np.where(inside, bins, n)
     bins = np.searchsorted(edges, values, side="right") - 1
     bins = np.where(values == edges[-1], n - 1, bins)
     # NaN is sorted behind everything.
@@ -123,10 +139,14 @@ def _histogram(
     weights: Any = None,
 ) -> Any:
     a = asarray(a)
-    counts, known = np.histogram(*plain((a, bins, range, None, weights)))
+    counts: Any = None
+    if traced(weights):  # of which the sums are computed below
+        known = np.histogram_bin_edges(*plain((a, bins, range, weights)))
+    else:
+        counts, known = np.histogram(*plain((a, bins, range, None, weights)))
     edges = _edges(a, bins, range, known)
     if traced(weights):
-        places = _places(plain(a).ravel(), known)
+        places = _places(plain(a).ravel(), known, np.ndim(plain(bins)) == 0)
         counts = run(sums_by_bin, np.ravel(weights), places=places, n=len(known) - 1)
     if density:
         counts = counts / np.diff(edges).astype(float) / np.sum(counts)
@@ -164,7 +184,10 @@ def _histogramdd(
     edges = [_edges(*part) for part in zip(columns, each, limits, known, strict=True)]
     if traced(weights):
         shape = counts.shape
-        places = [_places(plain(x), e) for x, e in zip(columns, known, strict=True)]
+        places = [
+            _places(plain(x), e, np.ndim(plain(b)) == 0)
+            for x, e, b in zip(columns, known, each, strict=True)
+        ]
         outside = np.any([p == n for p, n in zip(places, shape, strict=True)], axis=0)
         inside = [np.where(outside, 0, p) for p in places]
         flat = np.where(outside, counts.size, np.ravel_multi_index(tuple(inside), shape))

@@ -130,6 +130,15 @@ RECORDS: dict[str, Translation] = {}
 FUNCTIONS: dict[object, Translation] = {}
 
 
+# Names of records whose translations are right for dtypes, too, that kernels do not compute with.
+OF_ANY_DTYPE: set[str] = set()
+
+
+def of_any_dtype(*names: str) -> None:
+    """Note that translations of operations need no arithmetic that kernels do not have."""
+    OF_ANY_DTYPE.update(names)
+
+
 def record(*names: str) -> Callable[[Translation], Translation]:
     """Register the translation of operations with these names."""
 

@@ -146,7 +146,9 @@ class Canonicaliser:
                 bound = self.bind(function, operands, params)
                 if bound is not None:
                     op, operands, params = bound
-        if not (_printable(call.results) and _printable(operands)):
+        if not (_printable(call.results) and _printable(operands)) and (
+            op is None or op.name not in translations.OF_ANY_DTYPE
+        ):
             return None
         if op is not None:
             special = translations.RECORDS.get(op.name)

@@ -10,8 +10,17 @@ import numpy as np
 from adarray.base.recording import Symbol
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.primitives import PythonCall, Slot
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.translate import Translated, ValueCall, axes_of, function, ndim_of, record
+from adarray.compiler.translate import (
+    Translated,
+    ValueCall,
+    axes_of,
+    function,
+    ndim_of,
+    of_any_dtype,
+    record,
+)
 from adarray.compiler.translate.elementwise import apply_ufunc
 
 
@@ -38,8 +47,40 @@ def _floats(b: Builder, operands: Iterable[object], result: Symbol) -> list[Valu
     return [b.value(x, result.dtype) for x in operands]
 
 
+of_any_dtype("matmul")
+
+
+def small_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return a product of matrices, `x` of few columns, as a sum of products of their elements."""
+    out: np.ndarray = x[:, :1] * y[0]
+    for k in range(1, x.shape[1]):
+        out += x[:, k, None] * y[k]
+    return out
+
+
+# Matrices of complex numbers with at most so many rows and columns times one of at least so many
+# columns: BLAS packs them, and takes some ten times as long.
+_FEW, _MANY = 4, 1 << 10
+
+
+def _small_product(b: Builder, call: ValueCall) -> Translated:
+    x, y = call.operands
+    dtype = call.result.dtype
+    if not (isinstance(x, Value) and isinstance(y, Value) and x.dtype == y.dtype == dtype):
+        return None
+    if x.ndim != 2 or y.ndim != 2 or not 0 < x.shape[1] <= _FEW or x.shape[0] > _FEW:
+        return None
+    if y.shape[1] < _MANY:
+        return None
+    return b.make(
+        PythonCall(small_product, (Slot(0), Slot(1)), {}), (x, y), call.result.shape, dtype
+    )
+
+
 @record("matmul")
 def _matmul(b: Builder, call: ValueCall) -> Translated:
+    if call.result.dtype.kind == "c":
+        return _small_product(b, call)
     args = _floats(b, call.operands, call.result)
     return None if args is None else matmul(b, *args)
 

@@ -20,11 +20,15 @@ from adarray.compiler.translate import (
     axes_of,
     function,
     index_of,
+    of_any_dtype,
     record,
 )
 from adarray.ops.common import normalized_axes
 
 # -- views -------------------------------------------------------------------------------------
+
+
+of_any_dtype("reshape")
 
 
 @record("reshape")
