@@ -368,9 +368,9 @@ def _calls_linalg(records: list[Record]) -> bool:
 def _asked_last(segments: list[StepSegment]) -> list[StepSegment]:
     """Return segments of which the last one before Python runs, or ends, waits for the GPU."""
     asked, pending = [], False
-    for s, following in zip(segments, [*segments[1:], None], strict=True):
+    for i, s in enumerate(segments):
         pending = pending or s.may_fail
-        last = following is None or following.words is None
+        last = i + 1 == len(segments) or segments[i + 1].words is None
         if s.words is not None and not s.signals:
             s = s._replace(may_fail=pending and last)
         asked.append(s)

@@ -484,3 +484,9 @@ def test_source_that_does_not_compile_is_kept(tmp_path: Path, monkeypatch: Any) 
     with pytest.raises(CompileError, match=r"NVRTC does not compile .*: expected a ;") as caught:
         nvrtc.load(cupy, "void f() { x }", ("f",))
     assert Path(caught.value.source).read_text() == "void f() { x }"
+
+
+def test_a_plan_without_steps_gives_its_inputs(gpu: FakeGpu) -> None:
+    x = RNG.normal(size=5)
+    r, run = executable(gpu, lambda x: x, [x])
+    check(r, run, [x])

@@ -90,7 +90,7 @@ def close(got: Any, expected: Any, tight: float) -> None:
     expected = np.asarray(expected)
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
-    if expected.dtype.kind != "f":
+    if expected.dtype.kind not in "fc":
         np.testing.assert_array_equal(got, expected)
         return
     size = np.max(np.abs(expected[np.isfinite(expected)]), initial=1.0)
