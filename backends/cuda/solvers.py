@@ -12,7 +12,7 @@ References
 ----------
 - G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th ed., Johns Hopkins 2013, algorithms 3.1.3
   (substitution by columns), 3.4.1 (LU with partial pivoting), 4.2.2 (Cholesky by outer products).
-- NVIDIA, "cuSOLVER API Reference": getrf, getrs, potrf; "cuBLAS": trsm.
+- NVIDIA, "cuSOLVER API Reference" (getrf, getrs, potrf) and "cuBLAS" (trsm), 2025.
 """
 
 from __future__ import annotations

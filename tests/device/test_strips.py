@@ -14,8 +14,10 @@ import stencils
 from recorded import recorded
 
 import adarray
+from adarray.compiler.fusion import fuse
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning import recompute
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips
 from adarray.compiler.stencil import strips
 
@@ -27,6 +29,9 @@ RNG = np.random.default_rng(9)
 def small(on_gpu: None, monkeypatch: Any) -> None:
     """Skip without a GPU; small arrays are worth it."""
     monkeypatch.setattr(strips, "LARGE", 1)
+    monkeypatch.setattr(fuse, "LAUNCH", 0)
+    # Kernels for each step recompute as little as those of several.
+    monkeypatch.setattr(recompute, "_read_across", lambda _: frozenset())
 
 
 def same(r: Any, skew: int = 0, **options: Any) -> Any:

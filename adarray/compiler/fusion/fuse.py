@@ -319,7 +319,7 @@ def computable(value: Value) -> bool:
 
 
 # Elements that a GPU moves while it begins another kernel.
-LAUNCH = 1 << 20
+LAUNCH = 1 << 18
 
 
 def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:

@@ -186,8 +186,7 @@ class Planner:
 
     def run(self) -> Plan:
         """Return the plan."""
-        tried = ROUNDS if self.recompute.likely else ROUNDS[:1]
-        self.rounds = min(tried, key=self._moved) if len(tried) > 1 else tried[0]
+        self._choose_recomputation()
         self.fusion.groups = self._settled()
         self._number_uses()
         self._make_buffers()
@@ -269,26 +268,44 @@ class Planner:
             settled += self._settle(group)
         return settled[::-1]
 
-    def _moved(self, rounds: int) -> float:
-        """Return how many bytes kernels would move, launches as what could be moved meanwhile."""
+    def _choose_recomputation(self) -> None:
+        """Find how much kernels compute again: as little as pays, where steps run in one kernel."""
+        recompute = self.recompute
+        if not recompute.likely:
+            return
+        likely, recompute.likely = recompute.likely, frozenset()
+        if self._tried(ROUNDS[0], self._has_strips):
+            return
+        recompute.likely = likely
+        self.rounds = min(ROUNDS, key=lambda rounds: self._tried(rounds, self._moved))
+
+    def _tried(self, rounds: int, measure: Callable[[list[Group]], float]) -> float:
+        """Return what a function says of the groups that so many rounds lead to."""
         on_kernel, self.on_kernel, self.rounds = self.on_kernel, None, rounds
-        moved = 0.0
-        for group in self._settled():
-            nodes = self.nodes.get(group.index)
-            if not group.dead and nodes is not None:
-                values = [m.value for m in nodes.memories.values()] + self._wanted(group)
-                moved += LAUNCH * 4 + sum(v.size * v.dtype.itemsize for v in values)
+        result = measure([group for group in self._settled() if not group.dead])
         for group in self.fusion.groups:
             self._own(group)  # and not a piece of it
-        for found in (
-            self.requested,
-            self.nodes,
-            self.lowered,
-            self.recompute.chosen,
-            self.recompute.spent,
-        ):
-            found.clear()
-        self.on_kernel = on_kernel
+        self.requested.clear()
+        self.nodes.clear()
+        self.lowered.clear()
+        self.recompute.chosen.clear()
+        self.recompute.spent.clear()
+        self.on_kernel, self.rounds = on_kernel, ROUNDS[0]
+        return result
+
+    def _has_strips(self, groups: list[Group]) -> bool:
+        return any(
+            True for _ in strips.find_chains(groups, self.nodes, self.requested, self.target)
+        )
+
+    def _moved(self, groups: list[Group]) -> float:
+        """Return how many bytes kernels move, launches as what could be moved meanwhile."""
+        moved = 0.0
+        for group in groups:
+            nodes = self.nodes.get(group.index)
+            if nodes is not None:
+                values = [m.value for m in nodes.memories.values()] + self._wanted(group)
+                moved += LAUNCH * 4 + sum(v.size * v.dtype.itemsize for v in values)
         return moved
 
     def _settle(self, group: Group) -> list[Group]:

@@ -4,6 +4,11 @@ A step of a stencil on a line computes the inner points, and puts the ends besid
 step reads both: the points next to each inner one of the whole, and those themselves of the piece
 alone, which is their shorter name. On a GPU, both would be written to memory; a piece that only
 the whole has is computed where it is written.
+
+References
+----------
+- K. D. Cooper, L. Torczon, "Engineering a Compiler", 3rd edition, Morgan Kaufmann 2022, section 8.4
+  (redundancy: one name for values that are equal).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Short axes of pairs: what all pairs of points compute is computed coordinate by coordinate.
 
-Differences ``x[:, None, :] - x[None, :, :]`` of points with two to sixteen coordinates are an array of
-three axes, the last one short. A loop over pairs in a loop over coordinates would go through
+Differences ``x[:, None, :] - x[None, :, :]`` of points with two to eight coordinates are an array
+of three axes, the last one short. A loop over pairs in a loop over coordinates would go through
 memory for each, and compute again what they share. Here such values become one for each
 coordinate: a kernel computes all of them in one iteration, from registers.
 
@@ -22,7 +22,7 @@ from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import renewed
 
-SHORTEST, LONGEST = 2, 16  # elements of an axis that is taken apart
+SHORTEST, LONGEST = 2, 8  # elements of an axis that is taken apart
 PAIRS = 1 << 14  # elements of an array of pairs, at least
 SPREAD = 8  # times as many elements as what it is computed from, at least
 

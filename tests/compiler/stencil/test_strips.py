@@ -25,11 +25,13 @@ from stencils import (
 )
 
 import adarray
+from adarray.compiler.fusion import fuse
 from adarray.compiler.ir.loopir import Apply, For, Kernel, Load, Local, Param, Store, Var, integer
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning import recompute
 from adarray.compiler.schedule.gpu import blocks
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips
@@ -45,6 +47,9 @@ emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     monkeypatch.setattr(strips, "LARGE", 1)
+    monkeypatch.setattr(fuse, "LAUNCH", 0)
+    # Kernels for each step recompute as little as those of several.
+    monkeypatch.setattr(recompute, "_read_across", lambda _: frozenset())
 
 
 def array(*shape, dtype="float64"):
