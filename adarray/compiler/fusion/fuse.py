@@ -318,6 +318,8 @@ def computable(value: Value) -> bool:
     return all(map(numeric, [v.dtype for v in (value, *value.args)]))
 
 
+# Iterations of a group's outer loop on a GPU, if another axis has many more.
+LEAST = 64
 # Elements that a GPU moves while it begins another kernel.
 LAUNCH = 1 << 18
 
@@ -380,15 +382,15 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
     widest = max(others or axes, key=lambda a: shape[a])
     if best in summed and others and value.size > min(TOTAL, elements(shape) // 16):
         return widest
-    if (
-        not along
-        and others
-        and shape[best] < 8
-        and shape[widest] >= 64 * shape[best]
-        and not summed
-    ):
-        return widest
-    return best
+    few, many = shape[best] < 8, 64 * shape[best]
+    if along:
+        # Not the last axis, which folds are over more often than not.
+        free = others[:-1] if others[-1:] == axes[-1:] else others
+        widest = max(free, key=lambda a: shape[a], default=best)
+        few, many = shape[best] < LEAST, 8 * shape[best]
+    elif summed or not others:
+        return best
+    return widest if few and shape[widest] >= many else best
 
 
 def _strides(maps: Maps, strides: Shape, ndim: int) -> Shape:
