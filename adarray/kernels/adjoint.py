@@ -44,7 +44,8 @@ from adarray.kernels.forward import EVERY, ForwardPart
 from adarray.kernels.functions import NAMED
 from adarray.kernels.needs import Needs, RestorePlan
 from adarray.kernels.ownership import Ownership
-from adarray.kernels.reverse import Reverse, shadow
+from adarray.kernels.reverse import Reverse
+from adarray.kernels.reverse_expressions import shadow
 from adarray.kernels.reverse_parts import OldValue, Prologue, Segment
 from adarray.kernels.simplify import merged, simplified
 from adarray.kernels.sinking import Sinking
