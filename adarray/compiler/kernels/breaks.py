@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
-from adarray.compiler.kernels.nodes import Folded, KernelNode
+from adarray.compiler.kernels.nodes import Folded, KernelNode, covers
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, Values
 
@@ -44,7 +44,9 @@ def _own(node: KernelNode, index: Index, name: str, places: set[int]) -> None:
     match node.operation:
         case UpdateSlice() as p:
             shape = node.value.args[1].shape
-            for at, first, n in zip(index, p.starts, shape, strict=True):
+            for axis, (at, first, n) in enumerate(zip(index, p.starts, shape, strict=True)):
+                if covers(node, p, axis):
+                    continue
                 _add(at, first, name, places)
                 _add(at, first + n, name, places)
         case Concatenate() as p:

@@ -10,11 +10,28 @@ from __future__ import annotations
 
 import itertools
 
-from adarray.compiler.ir.domains import AffineIndex, Maps
-from adarray.compiler.ir.primitives import Constant, Map, View
-from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
+from adarray.compiler.ir.domains import AffineIndex, Maps, Shape
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    Constant,
+    GatherND,
+    Iota,
+    Map,
+    UpdateSlice,
+    View,
+)
+from adarray.compiler.kernels.nodes import (
+    Folded,
+    KernelNode,
+    Operation,
+    Ref,
+    ValueMemory,
+    covers,
+)
 
 COLLAPSIBLE: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant})
+# Those that choose among operands along some of their axes; others may be collapsed.
+CHOOSING: frozenset[type[Operation]] = frozenset({Concatenate, UpdateSlice, GatherND, Iota})
 
 
 def collapse(
@@ -26,33 +43,61 @@ def collapse(
 ) -> int:
     """Merge classes in `order`, in place, as long as some can be; return the outer class.
 
-    With `through`, values that are computed again where they are read do not stand in the way.
+    With `through`, values that are computed again where they are read do not stand in the way,
+    nor do those that choose among operands along other axes.
     """
-    placed = _placed(order) if through else []
-    outer = _collapse(order, stored, outer, extents)
+    count = len(extents)
+    kinds = COLLAPSIBLE | CHOOSING if through else COLLAPSIBLE
+    placed = _placed(order, kinds, extents) if through else []
+    outer = _collapse(order, stored, outer, extents, kinds)
     for n in placed:
         n.classes = None
+    del extents[count:]
     return outer
 
 
-def _placed(order: list[KernelNode]) -> list[KernelNode]:
-    """Give nodes without classes those of their readers, if all read them at their own indices."""
-    wanted: dict[KernelNode, set[tuple[int, ...] | None]] = {}
+def _placed(
+    order: list[KernelNode], kinds: frozenset[type[Operation]], extents: list[int]
+) -> list[KernelNode]:
+    """Give nodes without classes those of their readers, where all read them at their own indices.
+
+    Axes that some reader reads elsewhere get classes of their own, which nothing else has.
+    """
+    wanted: dict[KernelNode, list[tuple[int, ...] | None]] = {}
     placed = []
     for n in reversed(order):
-        found = wanted.get(n, set())
-        if n.classes is None and len(found) == 1 and type(n.operation) in COLLAPSIBLE:
-            (n.classes,) = found
+        readers = wanted.get(n, [])
+        if n.classes is None and readers and type(n.operation) in kinds:
+            n.classes = _common(readers, n.shape, extents)
             if n.classes is not None:
                 placed.append(n)
         for r in n.args:
             if r.node is not None and r.node.classes is None:
-                wanted.setdefault(r.node, set()).add(_classes_of(r, n))
+                wanted.setdefault(r.node, []).append(_classes_of(r, n))
     return placed
 
 
+# The class of an axis that is not read at the reader's index.
+ELSEWHERE = -2
+
+
+def _common(
+    readers: list[tuple[int, ...] | None], shape: Shape, extents: list[int]
+) -> tuple[int, ...] | None:
+    """Return the classes that all readers agree in, and new ones in place of others."""
+    classes = []
+    for axis, n in enumerate(shape):
+        found = {ELSEWHERE if r is None else r[axis] for r in readers}
+        c = found.pop() if len(found) == 1 else ELSEWHERE
+        if c == ELSEWHERE:
+            c = len(extents)
+            extents.append(n)
+        classes.append(c)
+    return tuple(classes)
+
+
 def _classes_of(r: Ref, reader: KernelNode) -> tuple[int, ...] | None:
-    """Return the classes of the axes of what is read, as in its reader; None at other places."""
+    """Return the classes of the axes of what is read, as in its reader, or `ELSEWHERE`."""
     if r.node is None or r.maps is None or reader.classes is None:
         return None
     classes = []
@@ -61,18 +106,20 @@ def _classes_of(r: Ref, reader: KernelNode) -> tuple[int, ...] | None:
             classes.append(-1)
             continue
         axis = m.terms[0][0] if len(m.terms) == 1 else len(reader.shape)
-        if axis >= len(reader.shape) or m != AffineIndex(0, ((axis, 1),)):
-            return None
-        if reader.shape[axis] != n:
-            return None
-        classes.append(reader.classes[axis])
+        own = axis < len(reader.shape) and m == AffineIndex(0, ((axis, 1),))
+        whole = own and reader.shape[axis] == n
+        classes.append(reader.classes[axis] if whole else ELSEWHERE)
     return tuple(classes)
 
 
 def _collapse(
-    order: list[KernelNode], stored: dict[KernelNode, ValueMemory], outer: int, extents: list[int]
+    order: list[KernelNode],
+    stored: dict[KernelNode, ValueMemory],
+    outer: int,
+    extents: list[int],
+    kinds: frozenset[type[Operation]],
 ) -> int:
-    if any(n.classes is not None and type(n.operation) not in COLLAPSIBLE for n in order):
+    if any(n.classes is not None and type(n.operation) not in kinds for n in order):
         return outer
     own = [n for n in order if n.classes is not None]
     if not own:
@@ -145,7 +192,7 @@ def _fits(
     if a < 0:  # it has neither loop, and may yet read an element of what has both
         return not any(_has(r.node, first, second) for r in n.args)
     b = _other(n, a)
-    if (a in n.folded) != (b in n.folded):
+    if (a in n.folded) != (b in n.folded) or _chooses(n, a) or _chooses(n, b):
         return False
     if n in stored and a not in n.folded:
         strides = stored[n].strides
@@ -153,6 +200,17 @@ def _fits(
         if strides[k] != strides[m] * extents[second]:
             return False
     return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
+
+
+def _chooses(n: KernelNode, axis: int) -> bool:
+    """Whether a node chooses among its operands by its index along an axis."""
+    match n.operation:
+        case Concatenate() | Iota() as p:
+            return p.axis == axis
+        case UpdateSlice() as p:
+            return not covers(n, p, axis)
+        case _:  # indices of a gather are read along their own axes, which have no other
+            return False
 
 
 def _has(n: KernelNode | None, first: int, second: int) -> bool:

@@ -52,6 +52,9 @@ SIDE_BY_SIDE = 1 << 19
 # Iterations for all threads of a block: where one takes a row of several nests, a serial loop over
 # shorter ones would have its threads wait for each other again and again.
 WIDE = 64
+# Iterations of a vector loop of a GPU up to which its threads choose among operands by their index:
+# each part would be a loop of its own, in which most of them wait.
+CHOSEN = 256
 # Bytes of local arrays that a block of rows may take.
 LOCAL_BYTES = 96 * 1024
 
@@ -537,6 +540,9 @@ class Lowering(Folds):
             isinstance(node.operation, (UpdateSlice, Concatenate)) for node in self.order
         ):
             return [(0, n)]
+        if self.spread and n <= CHOSEN:
+            points = [0, *sorted(ends - {n}), n]
+            return [(a, b) for a, b in itertools.pairwise(points) if a < b]
         names = dict(self.vars)
         self.vars[vector] = "vector"
         self.scope.depth["vector"] = self.scope.here + 1

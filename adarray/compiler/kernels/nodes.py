@@ -19,6 +19,7 @@ from adarray.compiler.ir.primitives import (
     ProgramInput,
     Reduce,
     ScatterND,
+    UpdateSlice,
     View,
 )
 from adarray.compiler.ir.program import Value, c_strides
@@ -181,6 +182,12 @@ class KernelNode:
         """How it folds."""
         assert isinstance(self.operation, Folded)
         return self.operation.combine
+
+
+def covers(node: KernelNode, update: UpdateSlice, axis: int) -> bool:
+    """Whether what an update writes has the whole of an axis, so that no index is outside of it."""
+    piece, whole = node.value.args[1].shape, node.value.shape
+    return update.starts[axis] == 0 and piece[axis] == whole[axis]
 
 
 class Nodes:

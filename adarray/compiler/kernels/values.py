@@ -31,6 +31,7 @@ from adarray.compiler.kernels.nodes import (
     KernelNode,
     Ref,
     ValueMemory,
+    covers,
     dtype_name,
 )
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
@@ -241,7 +242,10 @@ class Values:
         depth = 0
         where: list[Affine] = []
         shape = node.value.args[1].shape
-        for at, start, n in zip(index, starts, shape, strict=True):
+        for axis, (at, start, n) in enumerate(zip(index, starts, shape, strict=True)):
+            if covers(node, p, axis):
+                where.append(at)
+                continue
             low, high = self.scope.bounds(at)
             if high < start or low >= start + n:
                 return self.read(base, index)
@@ -349,7 +353,7 @@ class Values:
         memory = borders[0][2].memory
         at = index[axis]
         depth = self.scope.depth_of(at)
-        if memory is None or depth == self.vector_depth:
+        if memory is None or (depth == self.vector_depth and not self.choose):
             return None
         rows: list[Affine] = []
         rest: set[Affine] = set()
@@ -391,7 +395,7 @@ class Values:
         """Return the element of pieces that are regions of one node, by choosing its row."""
         node, at = borders[0][2].node, index[axis]
         depth = self.scope.depth_of(at)
-        if node is None or depth == self.vector_depth:
+        if node is None:
             return None
         seen: list[Index] = []
         for _, _, ref in borders:
