@@ -12,7 +12,14 @@ from adarray_backends.cuda import disk_cache
 from adarray.errors import CompileError
 
 # Products and sums are rounded one by one, and small numbers kept, as on the host.
-OPTIONS = ("--std=c++17", "--fmad=false")
+# Lambdas that take any type, within others, are functions of the host to NVRTC unless it is told
+# otherwise; warnings would hide what is wrong.
+OPTIONS = (
+    "--std=c++17",
+    "--fmad=false",
+    "--device-as-default-execution-space",
+    "--disable-warnings",
+)
 
 
 def load(cupy: Any, source: str, names: tuple[str, ...], own: str = "") -> tuple[Any, ...]:
