@@ -205,6 +205,14 @@ def test_stencils_of_a_vector_have_no_blocks_of_rows() -> None:
     assert all(isinstance(s, FlatLoops) for s in schedules("burgers"))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_indices_are_taken_apart_in_32_bits(name: str) -> None:
+    """Division of 64-bit numbers, with a look at their signs, takes longer than most rows."""
+    for s in schedules(name):
+        if s.narrow:
+            assert "floor_divide" not in source(s).text
+
+
 def repeated_waits(s: Schedule) -> int:
     """Return how often threads of a block wait for each other in a serial loop over rows."""
     body = () if s.facts.parallel is None else s.facts.parallel.body
