@@ -358,23 +358,32 @@ ADARRAY_IN void adarray_near_total(const T *near, int64_t stride, int64_t size, 
     }
 }
 
+/* Room for a number of each thread of a block of 1024, the same whatever is folded there: each
+ * instance of a template would have its own, and shared memory is short. */
+ADARRAY_IN double *adarray_merge_room(void)
+{
+    __shared__ double room[1024];
+    return room;
+}
+
 /* Fold rows of `parts`, one for each group that ran, into out: a block of 32 by 32 threads
  * for each 32 columns, rows in a fixed order. */
 template <class T, class F>
 ADARRAY_IN void adarray_merge(const T *parts, int64_t rows, int64_t stride, int64_t size,
                               T neutral, T *out, F f)
 {
-    __shared__ T room[32][32];
+    static_assert(sizeof(T) <= sizeof(double), "there is room for 8 bytes of each thread");
+    T *const room = (T *)adarray_merge_room();
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
     for (int64_t first = (int64_t)blockIdx.x * 32; first < size; first += (int64_t)gridDim.x * 32) {
         const int64_t column = first + x;
         T sum = neutral;
         if (column < size)
             for (int64_t row = y; row < rows; row += 32) sum = f(sum, parts[row * stride + column]);
-        room[y][x] = sum;
+        room[threadIdx.x] = sum;
         __syncthreads();
         if (y == 0 && column < size) {
-            for (int k = 1; k < 32; k++) sum = f(sum, room[k][x]);
+            for (int k = 1; k < 32; k++) sum = f(sum, room[k * 32 + x]);
             out[column] = sum;
         }
         __syncthreads();

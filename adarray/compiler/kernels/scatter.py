@@ -9,6 +9,8 @@ References
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
@@ -19,6 +21,9 @@ from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Nodes, ValueMemory
 from adarray.compiler.kernels.scope import Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
+
+# Rows from which on threads share a last axis of so many elements, rather than all elements.
+ROWS, LONG = 8192, 64
 
 
 class ScatterLoops:
@@ -39,20 +44,27 @@ class ScatterLoops:
         self.new = reference(nodes, self.piece)
         self.position, self.axes = p.position, p.axes
         self.width = indices[0].ndim
-        ahead = range(self.position, self.position + self.width)
-        self.rest = [a for a in range(self.piece.ndim) if a not in ahead]
-        self.order = [*ahead, *self.rest]
+        self.ahead = range(self.position, self.position + self.width)
+        self.rest = [a for a in range(self.piece.ndim) if a not in self.ahead]
+        self.order = [*self.ahead, *self.rest]
         self.unindexed = [a for a in range(value.ndim) if a not in self.axes]
 
     def element(self, s: Serial, index: tuple[Affine, ...]) -> tuple[Expr, Expr]:
-        """Return what is written with an index in the order of the loops, and where."""
-        by_axis = dict(zip(self.order, index, strict=True))
+        """Return what is written with an index of the piece, and where."""
         strides = c_strides(self.value.shape)
-        parts = list(self.places(s, index[: self.width], strides, self.axes))
+        parts = list(self.places(s, self.where(index), strides, self.axes))
         for axis, a in zip(self.unindexed, self.rest, strict=True):
-            parts.append((strides[axis], by_axis[a]))
-        element, _ = s.values.read(self.new, tuple(by_axis[a] for a in range(self.piece.ndim)))
+            parts.append((strides[axis], index[a]))
+        element, _ = s.values.read(self.new, index)
         return element, s.scope.index(combine(parts))[0]
+
+    def where(self, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Return the part of a piece's index at which the arrays of indices are read."""
+        return tuple(index[a] for a in self.ahead)
+
+    def by_axis(self, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Return an index in the order of the loops as an index of the piece."""
+        return tuple(x for _, x in sorted(zip(self.order, index, strict=True), key=itemgetter(0)))
 
     def places(
         self, s: Serial, where: tuple[Affine, ...], strides: tuple[int, ...], axes: tuple[int, ...]
@@ -64,15 +76,29 @@ class ScatterLoops:
             for a, ref, n in zip(axes, self.refs, extents, strict=True)
         ]
 
-    def kinds(self, parallel: bool, count: int) -> list[str]:
-        """Return the kinds of the first `count` loops."""
-        shape = [self.piece.shape[a] for a in self.order]
-        kinds = ["serial"] * len(shape)
-        if parallel:
-            kinds[next((k for k, n in enumerate(shape[: self.width]) if n != 1), 0)] = "parallel"
+    def kinds(self) -> list[str]:
+        """Return the kinds of loops that one thread makes."""
+        kinds = ["serial"] * len(self.order)
         if self.rest and self.piece.shape[self.rest[-1]] != 1:
             kinds[-1] = "vector"
-        return kinds[:count]
+        return kinds
+
+    def shared(self) -> list[str]:
+        """Return the kinds of loops over a piece in C order that threads share in any order.
+
+        Neighbours take neighbouring elements, whichever axes are indexed. A long last axis that
+        is not has a loop of its own: its indices are read once.
+        """
+        shape = self.piece.shape
+        axes = [a for a, n in enumerate(shape) if n != 1]
+        kinds = ["serial"] * len(shape)
+        if axes:
+            kinds[axes[0]] = "parallel"
+            last = axes[-1]
+            rows = self.piece.size // shape[last]
+            if last not in self.ahead and rows >= ROWS and shape[last] >= LONG:
+                kinds[last] = "vector"
+        return kinds
 
 
 def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered:
@@ -91,7 +117,12 @@ def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered
             element = Apply(value.dtype.name, name, (old, element))
         s.scope.emit(Store(s.target, at, element))
 
-    s.loops([x.piece.shape[a] for a in x.order], x.kinds(together, len(x.order)), body)
+    if together:
+        s.loops(x.piece.shape, x.shared(), body)
+        s.flatten()
+    else:
+        shape = [x.piece.shape[a] for a in x.order]
+        s.loops(shape, x.kinds(), lambda index: body(x.by_axis(index)))
     return s.lowered("inout")
 
 
@@ -107,8 +138,8 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
     The first two note in `owner` which piece that is; the third one writes it.
     """
     x = ScatterLoops(p, value, nodes)
-    shape = [x.piece.shape[a] for a in x.order]
-    own, number = c_strides(owner.shape), c_strides(tuple(shape[: x.width]))
+    shape = [x.piece.shape[a] for a in x.ahead]
+    own, number = c_strides(owner.shape), c_strides(tuple(shape))
     every = tuple(range(len(own)))
     clear = Serial(owner, nodes)
 
@@ -124,23 +155,23 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
         n, _ = mark.scope.index(combine(list(zip(number, index, strict=True))))
         mark.scope.emit(Fold(mark.target, "maximum", n, at))
 
-    mark.loops(shape[: x.width], x.kinds(True, x.width), note)
+    kinds = ["serial"] * x.width
+    kinds[next((k for k, n in enumerate(shape) if n != 1), 0)] = "parallel"
+    mark.loops(shape, kinds, note)
+    mark.flatten()
     write = Serial(value, nodes)
 
     def choose(index: tuple[Affine, ...]) -> None:
-        scope = write.scope
-        where = combine(x.places(write, index, own, every))
+        scope, at = write.scope, x.where(index)
+        place = combine(x.places(write, at, own, every))
         name = write.values.buffer(ValueMemory(owner))
-        last, _ = write.values.load(name, "int64", where, 0)
-        n, _ = scope.index(combine(list(zip(number, index, strict=True))))
+        last, _ = write.values.load(name, "int64", place, 0)
+        n, _ = scope.index(combine(list(zip(number, at, strict=True))))
         scope.open()
-
-        def piece(rest: tuple[Affine, ...]) -> None:
-            element, at = x.element(write, (*index, *rest))
-            scope.emit(Store(write.target, at, element))
-
-        write.loops(shape[x.width :], x.kinds(True, len(shape))[x.width :], piece)
+        element, there = x.element(write, index)
+        scope.emit(Store(write.target, there, element))
         scope.emit(If(Apply("bool", "equal", (last, n)), scope.close()))
 
-    write.loops(shape[: x.width], x.kinds(True, x.width), choose)
+    write.loops(x.piece.shape, x.shared(), choose)
+    write.flatten()
     return [clear.lowered("out"), mark.lowered("inout"), write.lowered("inout")]

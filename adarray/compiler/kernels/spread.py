@@ -26,25 +26,24 @@ def spread(loop: For, totals: frozenset[str] = frozenset()) -> For:
     """Return a parallel loop flattened with the serial ones that are all it consists of.
 
     The iterations of maps and of folds into totals are independent, whatever the loop is. Others
-    stay as they are, and so do those of folds into arrays other than `totals`.
+    stay as they are, and so do those of folds into arrays other than `totals`. Names that are bound
+    before the inner loop, and tests of the data there, belong to each of its iterations then.
     """
     while True:
-        lets = tuple(s for s in loop.body if isinstance(s, Let))
-        loops = [s for s in loop.body if isinstance(s, For)]
-        if len(loops) != 1 or len(lets) + 1 != len(loop.body):
+        *before, inner = loop.body
+        if not isinstance(inner, For) or not all(isinstance(s, Let) or _refuses(s) for s in before):
             return loop
-        (inner,) = loops
-        names = {loop.var, *(s.name for s in lets)}
+        names = {loop.var, *(s.name for s in before if isinstance(s, Let))}
         if not _flattens(loop, inner, names, totals):
             return loop
         var = f"{loop.var}_{inner.var}"
         passed, count = Var("int64", var), inner.stop
         outer = Apply("int64", "floor_divide", (passed, count))
-        before = Apply("int64", "multiply", (Var("int64", loop.var), count))
+        passed_before = Apply("int64", "multiply", (Var("int64", loop.var), count))
         body: tuple[Stmt, ...] = (
             Let(loop.var, outer),
-            Let(inner.var, Apply("int64", "subtract", (passed, before))),
-            *lets,
+            Let(inner.var, Apply("int64", "subtract", (passed, passed_before))),
+            *before,
             *inner.body,
         )
         stop = Apply("int64", "multiply", (loop.stop, count))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -61,10 +63,13 @@ def region(out: Value, starts: Sequence[int], steps: Sequence[int]) -> ValueMemo
     return memory
 
 
-def piece(
-    ref: Ref, shape: tuple[int, ...], memory: ValueMemory, add: bool, target: Target
+Pieces: TypeAlias = list[tuple[Ref, ValueMemory]]
+
+
+def pieces(
+    parts: Pieces, shape: tuple[int, ...], add: bool, target: Target
 ) -> tuple[list[KernelNode], dict[KernelNode, ValueMemory], int, list[int], str]:
-    """Return what to lower, to write what `ref` reads to memory, or add it to what is there.
+    """Return what to lower, to write what references of one shape read to memory, or add it there.
 
     Returns
     -------
@@ -73,23 +78,27 @@ def piece(
         memory is accessed.
     """
     classes = tuple(a if n != 1 else -1 for a, n in enumerate(shape))
-    dtype = memory.value.dtype
-    operation = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
-    node = KernelNode(Value(operation, (), shape, dtype), classes)
-    node.args = [ref]
-    if add:
-        here = strided(memory.offset, memory.strides)
-        node.args = [Ref(None, ValueMemory(memory.value), None, here), ref]
-    size = 1
-    for n in shape:
-        size *= n
+    nodes: dict[KernelNode, ValueMemory] = {}
+    below: dict[KernelNode, None] = {}
+    for ref, memory in parts:
+        dtype = memory.value.dtype
+        operation = map_of("logical_or" if dtype == np.bool_ else "add") if add else SAME
+        node = KernelNode(Value(operation, (), shape, dtype), classes)
+        node.args = [ref]
+        if add:
+            here = strided(memory.offset, memory.strides)
+            node.args = [Ref(None, ValueMemory(memory.value), None, here), ref]
+        nodes[node] = memory
+        below.update(dict.fromkeys(_below(ref)))
+    size = math.prod(shape)
     axes = [a for a, n in enumerate(shape) if n != 1]
     outer = -1
     if size > target.small:
         outer = axes[0] if shape[axes[0]] >= 8 else max(axes, key=lambda a: shape[a])
+    _, memory = parts[0]
     whole = memory.offset == 0 and memory.strides == c_strides(memory.value.shape)
-    access = "out" if whole and not add and shape == memory.value.shape else "inout"
-    return [*_below(ref), node], {node: memory}, outer, list(shape), access
+    whole &= not add and shape == memory.value.shape
+    return [*below, *nodes], nodes, outer, list(shape), "out" if whole else "inout"
 
 
 def _below(ref: Ref) -> list[KernelNode]:
@@ -149,10 +158,13 @@ class Serial:
                     self.values.bad = ""
 
     def flatten(self) -> None:
-        """Make a parallel loop and those that are all it consists of one."""
-        level = self.scope.levels[0]
+        """Make a parallel loop and those that are all it consists of one.
+
+        Threads may fold into one element of what the kernel writes at the same time.
+        """
+        level, target = self.scope.levels[0], frozenset({self.target})
         level.statements = [
-            flattened(x) if isinstance(x, For) and x.kind == "parallel" else x
+            flattened(x, target) if isinstance(x, For) and x.kind == "parallel" else x
             for x in level.statements
         ]
 

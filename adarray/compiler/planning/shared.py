@@ -19,6 +19,7 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, GpuTarget, Target
 from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
+from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.copies import with_copies
 from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
 from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
@@ -87,9 +88,12 @@ class SharedKernels:
                 lowered = wide
         return self._keep(key, s, lowered)
 
-    def piece(self, ref: Ref, shape: tuple[int, ...], memory: ValueMemory, add: bool) -> Lowered:
-        """Return the kernel that writes what `ref` reads to a region, or adds it there."""
-        return self.lower(*lower_steps.piece(ref, shape, memory, add, self.target))
+    def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:
+        """Return the kernel that writes what references read to their regions, or adds it there."""
+        order, stored, outer, extents, access = lower_steps.pieces(parts, shape, add, self.target)
+        if outer >= 0 and self.target.along:
+            outer = collapse(order, stored, outer, extents, through=True)
+        return self.lower(order, stored, outer, extents, access)
 
     def pipeline(self, p: Pipeline) -> Lowered:
         """Return the kernel of a pipeline."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,8 @@ from adarray.compiler.planning.storage import Storage
 
 # Bytes of a result that is written past the caches.
 STREAM = 32 << 20
+# Pieces of a concatenation that a kernel of a GPU writes, at most.
+TOGETHER = 24
 
 
 class StepWriter:
@@ -231,7 +234,7 @@ class StepWriter:
         region = memory.offset, memory.strides
         if there and overwrites(ref, piece.shape, there, region, value.shape):
             ref = self._aside(value, ref, piece)
-        lowered = self.shared_kernels.piece(ref, piece.shape, memory, add)
+        lowered = self.shared_kernels.pieces([(ref, memory)], piece.shape, add)
         self.kernel(lowered, (value,), 0.5 * piece.size)
 
     def _aside(self, value: Value, ref: Ref, piece: Value) -> Ref:
@@ -239,23 +242,51 @@ class StepWriter:
         view = View(0, c_strides(piece.shape))
         copy = Value(view, (piece,), piece.shape, piece.dtype, value.origin)
         memory = ValueMemory(copy)
-        self.kernel(
-            self.shared_kernels.piece(ref, piece.shape, memory, False), (value,), 0.5 * piece.size
-        )
+        lowered = self.shared_kernels.pieces([(ref, memory)], piece.shape, False)
+        self.kernel(lowered, (value,), 0.5 * piece.size)
         return Ref(None, memory, None, strided(0, memory.strides))
 
     def _concatenate(self, axis: int, value: Value, nodes: Nodes) -> None:
         at = 0
         steps = (1,) * value.ndim
         whole = self.storage.buffer(value)
+        waiting: list[tuple[Value, Shape]] = []
         for a in value.args:
             starts = tuple(at if k == axis else 0 for k in range(value.ndim))
             root = self.fusion.uses.access(a).root
             own = self.storage.buffers.get(root)
             there = None if own is None else self.storage.inside.get(own)
             if there is None or there != (whole, at * self._row(value, axis)):
-                self._piece(value, nodes, a, starts, steps, False)
+                if waiting and (waiting[0][0].shape != a.shape or len(waiting) == TOGETHER):
+                    self._pieces(value, nodes, waiting)
+                    waiting = []
+                waiting.append((a, starts))
+                if not self.target.along:
+                    self._piece(value, nodes, a, starts, steps, False)
+                    waiting = []
             at += a.shape[axis]
+        self._pieces(value, nodes, waiting)
+
+    def _pieces(self, value: Value, nodes: Nodes, pieces: list[tuple[Value, Shape]]) -> None:
+        """Write pieces of one shape into regions of a value's memory, by one kernel.
+
+        None of them is read from that memory: they would be there already.
+        """
+        if not pieces or pieces[0][0].size == 0:
+            return
+        steps = (1,) * value.ndim
+        there = self._sharing(nodes, self.storage.buffer(value))
+        if there or len(pieces) == 1:
+            for piece, starts in pieces:
+                self._piece(value, nodes, piece, starts, steps, False)
+            return
+        parts = [
+            (lower_steps.reference(nodes, piece), lower_steps.region(value, starts, steps))
+            for piece, starts in pieces
+        ]
+        shape = pieces[0][0].shape
+        lowered = self.shared_kernels.pieces(parts, shape, False)
+        self.kernel(lowered, (value,), 0.5 * len(pieces) * math.prod(shape))
 
     @staticmethod
     def _row(value: Value, axis: int) -> int:

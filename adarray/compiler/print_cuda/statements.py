@@ -14,8 +14,9 @@ from adarray.compiler.print_c.statements import Statements
 from adarray.compiler.print_c.values import OperandText, fixed
 from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.scalars.expressions import Dialect
+from adarray.compiler.schedule.gpu.loops import index_parts
 from adarray.compiler.schedule.gpu.outline import Outline
-from adarray.compiler.schedule.gpu.schedules import ColumnStrips, FlatLoops
+from adarray.compiler.schedule.gpu.schedules import FlatLoops
 
 # What a GPU makes of floats beyond an integer's range is what processors of Arm make of them.
 _SATURATES = platform.machine().lower() in ("x86_64", "amd64")
@@ -60,8 +61,7 @@ class CudaPrinter(Statements):
         self.iteration: tuple[str, ...] = ()
         self.rooms = 0
         self.parts: LoopPrinters | None = None
-        # In column strips int32 holds every integer, or none.
-        self._int32 = isinstance(self.schedule, ColumnStrips) and self.schedule.narrow
+        self.parts_of_indices = index_parts(self.kernel)
         for i, b in enumerate(self.kernel.buffers):
             self.memory[b.name] = f"b{i}"
         for i, n in enumerate(self.kernel.ints):
@@ -73,7 +73,7 @@ class CudaPrinter(Statements):
         self, key: str, dtype: str, text_of: Callable[[], str], varies: bool = True
     ) -> OperandText:
         """Return the value known as `key`; if there is none, print a constant for it."""
-        if dtype != "int64" or not self._int32:
+        if dtype != "int64" or not self.schedule.small:
             return super().named(key, dtype, text_of, varies)
         operand = self._known(key)
         if operand is None:
@@ -85,7 +85,7 @@ class CudaPrinter(Statements):
     def apply(self, e: Apply, args: list[OperandText]) -> OperandText:
         """Name the value of a function; a sine and a cosine of one operand come together."""
         scalars = self.outline.scalars
-        special = self._compared(e, args) or self._quotient(e, args)
+        special = self._compared(e, args) or self._quotient(e, args) or self._part(e, args)
         if special is not None:
             return special
         own = None if scalars.is_quotient(e) else scalars.careful(e)
@@ -123,6 +123,14 @@ class CudaPrinter(Statements):
             reciprocal = before.known[key] = fixed(name)
         text = f"adarray_quotientf(care, {args[0].text}, {args[1].text}, {reciprocal.text})"
         return self.named(f"quotient: {args[0].key} {args[1].key}", e.dtype, lambda: text)
+
+    def _part(self, e: Apply, args: list[OperandText]) -> OperandText | None:
+        """Name the index of one of the loops that became one."""
+        if e not in self.parts_of_indices:
+            return None
+        kind = "uint32_t" if self.schedule.narrow else "uint64_t"
+        text = f"(int64_t)(({kind}){args[0].text} / ({kind}){args[1].text})"
+        return self.named(f"part: {args[0].key} {args[1].key}", e.dtype, lambda: text)
 
     def _compared(self, e: Apply, args: list[OperandText]) -> OperandText | None:
         """Compare the number of an iteration with what is the same in all of them, in 32 bits."""

@@ -1,9 +1,13 @@
 """Short axes of pairs: what all pairs of points compute is computed coordinate by coordinate.
 
-Differences ``x[:, None, :] - x[None, :, :]`` of points with two to eight coordinates are an array
+Differences ``x[:, None, :] - x[None, :, :]`` of points with two to sixteen coordinates are an array
 of three axes, the last one short. A loop over pairs in a loop over coordinates would go through
 memory for each, and compute again what they share. Here such values become one for each
-coordinate: a kernel computes all of them in one iteration, from registers.
+coordinate: a kernel computes all of them in one iteration, from registers. Points of many
+coordinates are transposed before, so that threads side by side read numbers side by side.
+
+Where a sum over some more coordinates is all that is asked of a pair, tiles read each point less
+often (`adarray.compiler.schedule.gpu.tiles`), and the axis stays.
 
 References
 ----------
@@ -22,7 +26,10 @@ from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import renewed
 
-SHORTEST, LONGEST = 2, 8  # elements of an axis that is taken apart
+SHORTEST, LONGEST = 2, 16  # elements of an axis that is taken apart
+TILED = 9  # elements from which on tiles fold it, where they can
+APART = 5  # coordinates from which on a line of the cache holds those of few points
+TRANSPOSED = 1 << 18  # elements of an array of pairs from which on that is worth a kernel
 PAIRS = 1 << 14  # elements of an array of pairs, at least
 SPREAD = 8  # times as many elements as what it is computed from, at least
 
@@ -39,6 +46,13 @@ def short_axes(program: Program, target: Target) -> Program:
     if not target.along:
         return program
     seeds = {v: axis for v in program.values for axis in [_seed(v)] if axis is not None}
+    if any(v.shape[axis] >= TILED for v, axis in seeds.items()):
+        users = _users(program)
+        seeds = {
+            v: axis
+            for v, axis in seeds.items()
+            if v.shape[axis] < TILED or not _is_tiled(v, axis, users)
+        }
     if not seeds:
         return program
     split = _Split(seeds)
@@ -62,6 +76,46 @@ def _seed(v: Value) -> int | None:
     return axes[0] if spread else None
 
 
+def _users(program: Program) -> dict[Value, list[Value]]:
+    """Return the values that read each one."""
+    users: dict[Value, list[Value]] = {}
+    for v in program.values:
+        for a in dict.fromkeys(v.args):
+            users.setdefault(a, []).append(v)
+    return users
+
+
+def _is_tiled(seed: Value, axis: int, users: dict[Value, list[Value]]) -> bool:
+    """Whether all that is asked of pairs is folded along the axis, and stored pair by pair."""
+    folds: dict[Value, None] = {}
+    for v in _mapped(seed, users):
+        for user in users.get(v, ()):
+            match user.primitive:
+                case Map() if user.shape == seed.shape:
+                    pass
+                case Reduce() as p if tuple(a % seed.ndim for a in p.axes) == (axis,):
+                    folds[user] = None
+                case _:
+                    return False
+    return not any(
+        isinstance(user.primitive, Reduce)
+        for fold in folds
+        for v in _mapped(fold, users)
+        for user in users.get(v, ())
+    )
+
+
+def _mapped(first: Value, users: dict[Value, list[Value]]) -> list[Value]:
+    """Return a value and the maps of it that have its shape."""
+    seen = {first: None}
+    for v in (stack := [first]):
+        for user in users.get(v, ()):
+            if isinstance(user.primitive, Map) and user.shape == first.shape and user not in seen:
+                seen[user] = None
+                stack.append(user)
+    return stack
+
+
 class _Split:
     """Makes a program of parts.
 
@@ -77,6 +131,7 @@ class _Split:
         self.new: dict[Value, Value] = {}
         self.parts: dict[Value, Parts] = {}
         self.joined: list[Value] = []
+        self.columns: dict[Value, Value] = {}
 
     def run(self, program: Program) -> Program:
         """Return the program."""
@@ -127,20 +182,52 @@ class _Split:
         count = v.shape[axis]
         if any(a in self.parts and len(self.parts[a].values) != count for a in v.args):
             return None
+        columns = count >= APART and v.size >= TRANSPOSED
         values = tuple(
-            self.b.apply(p.name, tuple(self._part(a, axis, k) for a in v.args), v.dtype)
+            self.b.apply(p.name, tuple(self._part(a, axis, k, columns) for a in v.args), v.dtype)
             for k in range(count)
         )
         return Parts(v.ndim + axis, values)
 
-    def _part(self, v: Value, axis: int, k: int) -> Value:
-        """Return a part of an operand; `axis` counts from the last one."""
+    def _part(self, v: Value, axis: int, k: int, columns: bool) -> Value:
+        """Return a part of an operand; `axis` counts from the last one.
+
+        With `columns`, it is read of an array that has those of all points side by side.
+        """
         if v in self.parts:
             return self.parts[v].values[k]
         whole = self._whole(v)
         if v.ndim < -axis or v.shape[axis] == 1:
             return whole
+        if columns:
+            column = self._column(whole, v.ndim + axis, k)
+            if column is not None:
+                return column
         return self.b.slice(whole, v.ndim + axis, k, k + 1)
+
+    def _column(self, v: Value, axis: int, k: int) -> Value | None:
+        """Return a part of a view of points, read of their transpose; None if it is no such view.
+
+        The axis is the last one of the points, in which a step is one element.
+        """
+        if not isinstance(v.primitive, View):
+            return None
+        (points,) = v.args
+        count, p = v.shape[axis], v.primitive
+        if points.ndim < 2 or points.shape[-1] != count or p.strides[axis] != 1:
+            return None
+        if any(s % count for a, s in enumerate(p.strides) if a != axis) or p.offset % count:
+            return None
+        own = c_strides(points.shape)[:-1]
+        if points not in self.columns:
+            shape = (1, *points.shape[:-1])
+            each = tuple(self.b.view(points, j, (0, *own), shape) for j in range(count))
+            self.columns[points] = self.b.concatenate(each, 0)
+        columns = self.columns[points]
+        strides = tuple(0 if a == axis else s // count for a, s in enumerate(p.strides))
+        shape = tuple(1 if a == axis else n for a, n in enumerate(v.shape))
+        offset = p.offset // count + k * (points.size // count)
+        return self.b.view(columns, offset, strides, shape)
 
     def _reduce(self, p: Reduce, v: Value) -> Parts | None:
         """Fold each part; where the short axis is folded, too, fold what they give."""

@@ -47,6 +47,7 @@ def is_narrow(kernel: Kernel, ints: Mapping[str, int]) -> bool:
 class _Ranges:
     def __init__(self, ints: Mapping[str, int]) -> None:
         self.known: dict[str, Range] = {n: (v, v) for n, v in ints.items()}
+        self.quotients: dict[Expr, Apply] = {}  # by their names
 
     def block(self, body: tuple[Stmt, ...]) -> bool:
         """Whether all integers in statements fit, whose names are known from here on."""
@@ -63,6 +64,8 @@ class _Ranges:
             range_ = self._range(s.value)
             if range_ is not None:
                 self.known[s.name] = range_
+            if isinstance(s.value, Apply) and s.value.name == "floor_divide":
+                self.quotients[Var("int64", s.name)] = s.value
         elif isinstance(s, If):
             return self.block(s.body) and self.block(s.orelse)
         elif isinstance(s, For):
@@ -81,12 +84,29 @@ class _Ranges:
             return self.known.get(e.name)
         if not isinstance(e, Apply):
             return None
+        if e.name == "subtract":
+            rest = self._remainder(*e.args)
+            if rest is not None:
+                return rest
         if e.name == "where":
             ranges = [self._range(a) for a in e.args[1:]]
         else:
             ranges = [self._range(a) for a in e.args]
         known = [r for r in ranges if r is not None]
         return None if len(known) < len(ranges) else _result(e.name, known)
+
+    def _remainder(self, a: Expr, b: Expr) -> Range | None:
+        """Return the range of ``a - a // n * n``; None if that is not what it is."""
+        if not isinstance(b, Apply) or b.name != "multiply":
+            return None
+        name, n = b.args
+        whole = self.quotients.get(name)
+        if whole is None or whole.args != (a, n):
+            return None
+        of, by = self._range(a), self._range(n)
+        if of is None or by is None or of[0] < 0 or by[0] <= 0:
+            return None
+        return 0, min(of[1], by[1] - 1)
 
 
 def _small(r: Range | None) -> bool:

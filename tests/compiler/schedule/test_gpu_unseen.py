@@ -18,6 +18,7 @@ from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import steps
 from adarray.compiler.planning.planner import plan
+from adarray.compiler.print_cuda.printer import source
 from adarray.compiler.rewrite import short_axes
 from adarray.compiler.schedule.extents import most_of
 from adarray.compiler.schedule.gpu.choose import schedule_of
@@ -88,6 +89,14 @@ def taken(x: Any) -> Any:
     return np.sum(np.sin(np.take(x, ROWS, axis=1)) ** 2)
 
 
+FEW, ENDS = RNG.integers(0, 4, 2), RNG.integers(0, 5, 9)
+
+
+def taken_from_few(x: Any) -> Any:
+    """Take few pieces, each of many elements; and of the last axis, of which one is repeated."""
+    return np.sum(np.take(x, FEW, axis=0) ** 3) + np.sum(np.tanh(np.take(x, ENDS, axis=-1)))
+
+
 def normed(x: Any, w: Any) -> Any:
     """Compute the rows of a short outer axis by values of its middle axis."""
     c = x - np.mean(x, axis=-1, keepdims=True)
@@ -121,6 +130,8 @@ def lines(x: Any) -> Any:
 PROGRAMS = {
     "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
     "near": (near, ((1212, 24), (249, 24)), ((30, 20), (70, 20))),
+    "sixteen": (near, ((1212, 16), (249, 16)), ((30, 16), (70, 16))),
+    "taken from few": (taken_from_few, ((8, 5000, 12),), ((4, 9, 5),)),
     "coordinates": (near, ((1212, 7), (249, 7)), ((30, 6), (70, 6))),
     "swapped": (swapped, ((60000, 29), (29, 1)), ((300, 9), (9, 1))),
     "largest": (largest, ((11, 304, 256),), ((3, 70, 36),)),
@@ -165,6 +176,7 @@ def test_large_kernels_have_many_threads(name: str) -> None:
 @emulated
 def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_axes, "PAIRS", 64)
+    monkeypatch.setattr(short_axes, "TRANSPOSED", 64)
     monkeypatch.setattr(steps, "ACROSS", 4)
     cases = []
     for name, (f, *_) in PROGRAMS.items():
@@ -193,6 +205,14 @@ def test_stencils_of_a_vector_have_no_blocks_of_rows() -> None:
     assert all(isinstance(s, FlatLoops) for s in schedules("burgers"))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_indices_are_taken_apart_in_32_bits(name: str) -> None:
+    """Division of 64-bit numbers, with a look at their signs, takes longer than most rows."""
+    for s in schedules(name):
+        if s.narrow:
+            assert "floor_divide" not in source(s).text
+
+
 def repeated_waits(s: Schedule) -> int:
     """Return how often threads of a block wait for each other in a serial loop over rows."""
     body = () if s.facts.parallel is None else s.facts.parallel.body
@@ -211,6 +231,22 @@ def test_rows_of_all_heads_are_rows() -> None:
     rows = {s.facts.rows for s in schedules("attention")}
     assert 16 not in rows
     assert 16 * 256 in rows
+
+
+def test_scatters_of_few_pieces_are_shared() -> None:
+    """All elements are added at the same time, not all of a piece by one thread."""
+    scatters = [s for s in schedules("taken from few") if "atomic_add" in source(s).text]
+    assert sorted(s.facts.rows for s in scatters) == [2 * 5000 * 12, 8 * 5000 * 9]
+
+
+def test_coordinates_are_read_and_written_together() -> None:
+    """Points of many coordinates are transposed by one kernel; each gradient is one kernel."""
+    first, pairs, *last = schedules("sixteen")
+    assert isinstance(first, FlatLoops)
+    assert {s.kind for s in statements(pairs.facts.kernel.body) if isinstance(s, For)} == {
+        "parallel", "vector"
+    }  # fmt: skip
+    assert [len(s.facts.tops) for s in last] == [1, 1]
 
 
 def test_lines_of_a_running_fold_are_shared() -> None:

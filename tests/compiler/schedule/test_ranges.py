@@ -47,6 +47,17 @@ class TestRanges:
         if most < MOST:
             assert not is_narrow(result, {"n": most + 1})
 
+    def test_what_a_quotient_leaves_over(self):
+        """It is below the divisor, and what is read there has bounds."""
+        rest = apply("subtract", K, apply("multiply", T, integer(7)))
+        body = Let("t", apply("floor_divide", K, integer(7))), Let("u", rest)
+        place = Let("v", apply("multiply", Var("int64", "u"), integer(1 << 28)))
+        assert is_narrow(kernel(*body, place), {"n": 1 << 20})
+        assert not is_narrow(
+            kernel(body[0], body[1], Let("v", apply("multiply", K, integer(1 << 28)))),
+            {"n": 1 << 20},
+        )
+
     @pytest.mark.parametrize(
         "statement",
         [

@@ -56,7 +56,7 @@ def resized(s: Schedule, block: int) -> Schedule:
         case SharedRows():  # other blocks read rows whenever they need them
             if block == s.block:
                 return s
-            schedule = RowsByBlock(s.facts, block, s.narrow, s.shared, s.far)
+            schedule = RowsByBlock(s.facts, block, s.narrow, s.shared, s.far, small=s.small)
             return replace(schedule, single=_single(s, block))
         case SingleBlock() | RowsByBlock():
             return replace(s, block=block, single=_single(s, block))

@@ -68,6 +68,11 @@ LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks shar
 def schedule_of(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> Schedule:
     """Return how a kernel runs with these integers."""
     facts = KernelFacts(kernel, ints)
+    return replace(_schedule(facts, target), small=facts.is_narrow)
+
+
+def _schedule(facts: KernelFacts, target: GpuTarget) -> Schedule:
+    """Choose how a kernel runs."""
     if facts.parallel is not None:
         return _parallel(facts, facts.parallel, target)
     narrow = facts.fits_int32

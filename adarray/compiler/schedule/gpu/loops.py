@@ -88,6 +88,41 @@ def neighbours(loop: For) -> tuple[str, set[str]]:
     return loop.var, set()
 
 
+def index_parts(kernel: Kernel) -> frozenset[Expr]:
+    """Return the quotients that take the indices of loops out of the one that they became.
+
+    They are of numbers that are not negative, by extents, which are positive wherever there is an
+    iteration: neither the sign nor a divisor of zero has to be looked at.
+    """
+    parts: set[Expr] = set()
+    for loop in kernel.body:
+        if not isinstance(loop, For) or loop.kind != "parallel":
+            continue
+        indices = {loop.var}
+        quotients: dict[Expr, Expr] = {}
+        for s in loop.body:
+            e = s.value if isinstance(s, Let) else None
+            if not isinstance(s, Let) or not isinstance(e, Apply) or e.dtype != "int64":
+                continue
+            first, second = e.args[0], e.args[-1]
+            if not isinstance(first, Var) or first.name not in indices:
+                continue
+            if e.name == "floor_divide" and _is_extent(second, kernel):
+                parts.add(e)
+                quotients[Apply("int64", "multiply", (Var("int64", s.name), second))] = first
+                indices.add(s.name)
+            elif e.name == "subtract" and quotients.get(second) == first:
+                indices.add(s.name)  # what is left over
+    return frozenset(parts)
+
+
+def _is_extent(e: Expr, kernel: Kernel) -> bool:
+    """Whether an expression is an integer of a kernel, or a positive number."""
+    if isinstance(e, Const):
+        return int(e.value) > 0
+    return isinstance(e, Var) and e.name in kernel.ints
+
+
 def reads_its_own(body: tuple[Stmt, ...]) -> bool:
     """Whether statements load from memory that they write."""
     inside = list(statements(body))

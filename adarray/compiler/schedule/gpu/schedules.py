@@ -33,11 +33,14 @@ class Blocks:
         Threads of a block.
     narrow : bool
         Whether int32 counts iterations.
+    small : bool
+        Whether int32 holds every integer that the kernel computes.
     """
 
     facts: KernelFacts = field(compare=False, repr=False)
     block: int
     narrow: bool
+    small: bool = field(default=False, kw_only=True)
 
     @property
     def group(self) -> int:
