@@ -9,16 +9,19 @@ References
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
-from adarray.compiler.ir.primitives import ScatterND, map_of
+from adarray.compiler.ir.primitives import Constant, ScatterND, map_of
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Nodes, ValueMemory
-from adarray.compiler.kernels.scope import Affine, combine
+from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
+from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
+
+WIDE = 32  # elements side by side that a group of threads takes, rather than each thread one
 
 
 class ScatterLoops:
@@ -43,6 +46,48 @@ class ScatterLoops:
         self.rest = [a for a in range(self.piece.ndim) if a not in ahead]
         self.order = [*ahead, *self.rest]
         self.unindexed = [a for a in range(value.ndim) if a not in self.axes]
+        self.index_shape = indices[0].shape
+        self.count = math.prod(self.index_shape)
+        # Distances of places from each other, and the extents of the indexed axes.
+        self.extents = tuple(value.shape[a] for a in self.axes)
+        self.own = c_strides(self.extents)
+
+    def place(self, s: Serial, number: Affine, check: bool = True) -> Affine:
+        """Return the number of the place where a piece goes, given the piece's number."""
+        where = s.unravelled(number, self.index_shape)
+        return combine([
+            (step, s.values.wrapped(ref, where, n, check))
+            for step, ref, n in zip(self.own, self.refs, self.extents, strict=True)
+        ])  # fmt: skip
+
+    def piece_index(self, piece: tuple[Affine, ...], at: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Return where an element of a piece lies that goes to an index of the result."""
+        by_axis = {self.position + k: i for k, i in enumerate(piece)}
+        by_axis |= {a: at[axis] for a, axis in zip(self.rest, self.unindexed, strict=True)}
+        return tuple(by_axis[a] for a in range(self.piece.ndim))
+
+    def stretches(self, base: Ref | None) -> list[tuple[int, int]]:
+        """Return the axes of the result to loop over, with the iterations of each.
+
+        Neighbouring axes that everything runs through as one are one loop, over the last of them.
+        """
+        axes: list[tuple[int, int]] = []
+        piece_axis = dict(zip(self.unindexed, self.rest, strict=True))
+        for axis, n in enumerate(self.value.shape):
+            if n == 1:
+                continue
+            if axes and axis in piece_axis and axes[-1][0] in piece_axis:
+                before, length = axes[-1]
+                between = range(before + 1, axis)
+                if (
+                    all(a in piece_axis for a in between)
+                    and (base is None or _runs_on(base, before, axis, n))
+                    and _runs_on(self.new, piece_axis[before], piece_axis[axis], n)
+                ):
+                    axes[-1] = axis, length * n
+                    continue
+            axes.append((axis, n))
+        return axes or [(0, 1)] if self.value.ndim else []
 
     def element(self, s: Serial, index: tuple[Affine, ...]) -> tuple[Expr, Expr]:
         """Return what is written with an index in the order of the loops, and where."""
@@ -64,6 +109,22 @@ class ScatterLoops:
             for a, ref, n in zip(axes, self.refs, extents, strict=True)
         ]
 
+    def piece_stretches(self) -> list[tuple[int, int]]:
+        """Return the axes of the piece to loop over, as `stretches` does for the result's."""
+        axes: list[tuple[int, int]] = []
+        to = dict(zip(self.rest, self.unindexed, strict=True))
+        for axis, n in enumerate(self.piece.shape):
+            if n == 1:
+                continue
+            if axes and axis in to and axes[-1][0] in to:
+                before, length = axes[-1]
+                together = all(a not in self.axes for a in range(to[before], to[axis]))
+                if together and before + 1 == axis and _runs_on(self.new, before, axis, n):
+                    axes[-1] = axis, length * n
+                    continue
+            axes.append((axis, n))
+        return axes or [(0, 1)]
+
     def kinds(self, parallel: bool, count: int) -> list[str]:
         """Return the kinds of the first `count` loops."""
         shape = [self.piece.shape[a] for a in self.order]
@@ -75,23 +136,51 @@ class ScatterLoops:
         return kinds[:count]
 
 
-def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered:
-    """Return the kernel that scatters into memory that holds the base already."""
+def _runs_on(ref: Ref, axis: int, inner: int, n: int) -> bool:
+    """Whether what is read goes on along `axis` where its `n` elements along `inner` end."""
+    if ref.node is not None:
+        return isinstance(ref.node.operation, Constant)
+    assert ref.at is not None
+    steps = dict(ref.at.terms)
+    return steps.get(axis, 0) == steps.get(inner, 0) * n
+
+
+def scatter(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:
+    """Return the kernel that scatters into memory that holds the base already, piece by piece."""
     s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
-    together = p.add and value.dtype.name in target.atomic
 
     def body(index: tuple[Affine, ...]) -> None:
         element, at = x.element(s, index)
-        if together:
-            s.scope.emit(Fold(s.target, "add", element, at))
-            return
         if p.add:
             old = Load(value.dtype.name, s.target, at)
             name = "logical_or" if value.dtype == np.bool_ else "add"
             element = Apply(value.dtype.name, name, (old, element))
         s.scope.emit(Store(s.target, at, element))
 
-    s.loops([x.piece.shape[a] for a in x.order], x.kinds(together, len(x.order)), body)
+    s.loops([x.piece.shape[a] for a in x.order], x.kinds(False, len(x.order)), body)
+    return s.lowered("inout")
+
+
+def scatter_add(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:
+    """Return the kernel that adds all pieces at a time, by atomic additions.
+
+    Threads share all axes: what they read lies side by side.
+    """
+    s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
+    loops = x.piece_stretches()
+    axes = [axis for axis, _ in loops]
+    shape = [n for _, n in loops]
+    inner = axes[-1] in x.rest and shape[-1] >= WIDE
+
+    def outer(index: tuple[Affine, ...]) -> None:
+        def add(last: tuple[Affine, ...]) -> None:
+            by_axis = dict(zip(axes, (*index, *last), strict=True))
+            element, at = x.element(s, tuple(by_axis.get(a, NOTHING) for a in x.order))
+            s.scope.emit(Fold(s.target, "add", element, at))
+
+        s.loops(shape[-1:], ["vector"], add) if inner else add(())
+
+    s.flat(shape[:-1] if inner else shape, outer)
     return s.lowered("inout")
 
 
