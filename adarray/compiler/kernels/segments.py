@@ -146,11 +146,11 @@ class _Collector:
         s, dtype = self.s, self.value.dtype.name
         every, totals = [], []
         for share in range(self.shares):
-            at = list(index)
+            own = list(index)
             if self.shares > 1:
                 step = self.axes[self.shared][1] // self.shares
-                at[self.shared] = combine([(1, at[self.shared])], share * step)
-            by_axis = {axis: i for (axis, _), i in zip(self.axes, at, strict=True)}
+                own[self.shared] = combine([(1, own[self.shared])], share * step)
+            by_axis = {axis: i for (axis, _), i in zip(self.axes, own, strict=True)}
             every.append(tuple(by_axis.get(a, NOTHING) for a in range(self.value.ndim)))
         strides = c_strides(self.value.shape)
         places = [s.scope.index(combine(list(zip(strides, at, strict=True))))[0] for at in every]
