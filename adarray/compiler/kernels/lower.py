@@ -31,13 +31,13 @@ from adarray.compiler.ir.loopir import (
     Var,
     integer,
 )
-from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
+from adarray.compiler.ir.primitives import Concatenate, GatherND, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
 from adarray.compiler.kernels.joint import joins
-from adarray.compiler.kernels.nodes import Folded, KernelNode, ValueMemory
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
@@ -440,7 +440,7 @@ class Lowering(Folds):
         score = dict.fromkeys(order, 0)
         for node in self.order:
             for ref in node.args:
-                if ref.at is None or node.classes is None:
+                if ref.at is None or node.classes is None or self._few_indices(node, ref):
                     continue
                 for a, coef in ref.at.terms:
                     c = node.classes[a] if a < len(node.classes) else -1
@@ -452,6 +452,16 @@ class Lowering(Folds):
             self.narrow |= not self.wide
             last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
+
+    def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
+        """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
+        return (
+            self.spread
+            and isinstance(node.operation, GatherND)
+            and ref is not node.args[0]
+            and ref.memory is not None
+            and 2 * ref.memory.value.size <= node.value.size
+        )
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
         """Write a loop nest."""

@@ -9,21 +9,19 @@ References
 
 from __future__ import annotations
 
-from operator import itemgetter
+import math
 
 import numpy as np
 
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
-from adarray.compiler.ir.primitives import ScatterND, map_of
+from adarray.compiler.ir.primitives import Constant, ScatterND, map_of
 from adarray.compiler.ir.program import Value, c_strides
-from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import Nodes, ValueMemory
-from adarray.compiler.kernels.scope import Affine, combine
+from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
+from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
 
-# Rows from which on threads share a last axis of so many elements, rather than all elements.
-ROWS, LONG = 8192, 64
+WIDE = 32  # elements side by side that a group of threads takes, rather than each thread one
 
 
 class ScatterLoops:
@@ -44,27 +42,62 @@ class ScatterLoops:
         self.new = reference(nodes, self.piece)
         self.position, self.axes = p.position, p.axes
         self.width = indices[0].ndim
-        self.ahead = range(self.position, self.position + self.width)
-        self.rest = [a for a in range(self.piece.ndim) if a not in self.ahead]
-        self.order = [*self.ahead, *self.rest]
+        ahead = range(self.position, self.position + self.width)
+        self.rest = [a for a in range(self.piece.ndim) if a not in ahead]
+        self.order = [*ahead, *self.rest]
         self.unindexed = [a for a in range(value.ndim) if a not in self.axes]
+        self.index_shape = indices[0].shape
+        self.count = math.prod(self.index_shape)
+        # Distances of places from each other, and the extents of the indexed axes.
+        self.extents = tuple(value.shape[a] for a in self.axes)
+        self.own = c_strides(self.extents)
+
+    def place(self, s: Serial, number: Affine, check: bool = True) -> Affine:
+        """Return the number of the place where a piece goes, given the piece's number."""
+        where = s.unravelled(number, self.index_shape)
+        return combine([
+            (step, s.values.wrapped(ref, where, n, check))
+            for step, ref, n in zip(self.own, self.refs, self.extents, strict=True)
+        ])  # fmt: skip
+
+    def piece_index(self, piece: tuple[Affine, ...], at: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Return where an element of a piece lies that goes to an index of the result."""
+        by_axis = {self.position + k: i for k, i in enumerate(piece)}
+        by_axis |= {a: at[axis] for a, axis in zip(self.rest, self.unindexed, strict=True)}
+        return tuple(by_axis[a] for a in range(self.piece.ndim))
+
+    def stretches(self, base: Ref | None) -> list[tuple[int, int]]:
+        """Return the axes of the result to loop over, with the iterations of each.
+
+        Neighbouring axes that everything runs through as one are one loop, over the last of them.
+        """
+        axes: list[tuple[int, int]] = []
+        piece_axis = dict(zip(self.unindexed, self.rest, strict=True))
+        for axis, n in enumerate(self.value.shape):
+            if n == 1:
+                continue
+            if axes and axis in piece_axis and axes[-1][0] in piece_axis:
+                before, length = axes[-1]
+                between = range(before + 1, axis)
+                if (
+                    all(a in piece_axis for a in between)
+                    and (base is None or _runs_on(base, before, axis, n))
+                    and _runs_on(self.new, piece_axis[before], piece_axis[axis], n)
+                ):
+                    axes[-1] = axis, length * n
+                    continue
+            axes.append((axis, n))
+        return axes or [(0, 1)] if self.value.ndim else []
 
     def element(self, s: Serial, index: tuple[Affine, ...]) -> tuple[Expr, Expr]:
-        """Return what is written with an index of the piece, and where."""
+        """Return what is written with an index in the order of the loops, and where."""
+        by_axis = dict(zip(self.order, index, strict=True))
         strides = c_strides(self.value.shape)
-        parts = list(self.places(s, self.where(index), strides, self.axes))
+        parts = list(self.places(s, index[: self.width], strides, self.axes))
         for axis, a in zip(self.unindexed, self.rest, strict=True):
-            parts.append((strides[axis], index[a]))
-        element, _ = s.values.read(self.new, index)
+            parts.append((strides[axis], by_axis[a]))
+        element, _ = s.values.read(self.new, tuple(by_axis[a] for a in range(self.piece.ndim)))
         return element, s.scope.index(combine(parts))[0]
-
-    def where(self, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """Return the part of a piece's index at which the arrays of indices are read."""
-        return tuple(index[a] for a in self.ahead)
-
-    def by_axis(self, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """Return an index in the order of the loops as an index of the piece."""
-        return tuple(x for _, x in sorted(zip(self.order, index, strict=True), key=itemgetter(0)))
 
     def places(
         self, s: Serial, where: tuple[Affine, ...], strides: tuple[int, ...], axes: tuple[int, ...]
@@ -76,53 +109,78 @@ class ScatterLoops:
             for a, ref, n in zip(axes, self.refs, extents, strict=True)
         ]
 
-    def kinds(self) -> list[str]:
-        """Return the kinds of loops that one thread makes."""
-        kinds = ["serial"] * len(self.order)
+    def piece_stretches(self) -> list[tuple[int, int]]:
+        """Return the axes of the piece to loop over, as `stretches` does for the result's."""
+        axes: list[tuple[int, int]] = []
+        to = dict(zip(self.rest, self.unindexed, strict=True))
+        for axis, n in enumerate(self.piece.shape):
+            if n == 1:
+                continue
+            if axes and axis in to and axes[-1][0] in to:
+                before, length = axes[-1]
+                together = all(a not in self.axes for a in range(to[before], to[axis]))
+                if together and before + 1 == axis and _runs_on(self.new, before, axis, n):
+                    axes[-1] = axis, length * n
+                    continue
+            axes.append((axis, n))
+        return axes or [(0, 1)]
+
+    def kinds(self, parallel: bool, count: int) -> list[str]:
+        """Return the kinds of the first `count` loops."""
+        shape = [self.piece.shape[a] for a in self.order]
+        kinds = ["serial"] * len(shape)
+        if parallel:
+            kinds[next((k for k, n in enumerate(shape[: self.width]) if n != 1), 0)] = "parallel"
         if self.rest and self.piece.shape[self.rest[-1]] != 1:
             kinds[-1] = "vector"
-        return kinds
-
-    def shared(self) -> list[str]:
-        """Return the kinds of loops over a piece in C order that threads share in any order.
-
-        Neighbours take neighbouring elements, whichever axes are indexed. A long last axis that
-        is not has a loop of its own: its indices are read once.
-        """
-        shape = self.piece.shape
-        axes = [a for a, n in enumerate(shape) if n != 1]
-        kinds = ["serial"] * len(shape)
-        if axes:
-            kinds[axes[0]] = "parallel"
-            last = axes[-1]
-            rows = self.piece.size // shape[last]
-            if last not in self.ahead and rows >= ROWS and shape[last] >= LONG:
-                kinds[last] = "vector"
-        return kinds
+        return kinds[:count]
 
 
-def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered:
-    """Return the kernel that scatters into memory that holds the base already."""
+def _runs_on(ref: Ref, axis: int, inner: int, n: int) -> bool:
+    """Whether what is read goes on along `axis` where its `n` elements along `inner` end."""
+    if ref.node is not None:
+        return isinstance(ref.node.operation, Constant)
+    assert ref.at is not None
+    steps = dict(ref.at.terms)
+    return steps.get(axis, 0) == steps.get(inner, 0) * n
+
+
+def scatter(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:
+    """Return the kernel that scatters into memory that holds the base already, piece by piece."""
     s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
-    together = p.add and value.dtype.name in target.atomic
 
     def body(index: tuple[Affine, ...]) -> None:
         element, at = x.element(s, index)
-        if together:
-            s.scope.emit(Fold(s.target, "add", element, at))
-            return
         if p.add:
             old = Load(value.dtype.name, s.target, at)
             name = "logical_or" if value.dtype == np.bool_ else "add"
             element = Apply(value.dtype.name, name, (old, element))
         s.scope.emit(Store(s.target, at, element))
 
-    if together:
-        s.loops(x.piece.shape, x.shared(), body)
-        s.flatten()
-    else:
-        shape = [x.piece.shape[a] for a in x.order]
-        s.loops(shape, x.kinds(), lambda index: body(x.by_axis(index)))
+    s.loops([x.piece.shape[a] for a in x.order], x.kinds(False, len(x.order)), body)
+    return s.lowered("inout")
+
+
+def scatter_add(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:
+    """Return the kernel that adds all pieces at a time, by atomic additions.
+
+    Threads share all axes: what they read lies side by side.
+    """
+    s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
+    loops = x.piece_stretches()
+    axes = [axis for axis, _ in loops]
+    shape = [n for _, n in loops]
+    inner = axes[-1] in x.rest and shape[-1] >= WIDE
+
+    def outer(index: tuple[Affine, ...]) -> None:
+        def add(last: tuple[Affine, ...]) -> None:
+            by_axis = dict(zip(axes, (*index, *last), strict=True))
+            element, at = x.element(s, tuple(by_axis.get(a, NOTHING) for a in x.order))
+            s.scope.emit(Fold(s.target, "add", element, at))
+
+        s.loops(shape[-1:], ["vector"], add) if inner else add(())
+
+    s.flat(shape[:-1] if inner else shape, outer)
     return s.lowered("inout")
 
 
@@ -138,8 +196,8 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
     The first two note in `owner` which piece that is; the third one writes it.
     """
     x = ScatterLoops(p, value, nodes)
-    shape = [x.piece.shape[a] for a in x.ahead]
-    own, number = c_strides(owner.shape), c_strides(tuple(shape))
+    shape = [x.piece.shape[a] for a in x.order]
+    own, number = c_strides(owner.shape), c_strides(tuple(shape[: x.width]))
     every = tuple(range(len(own)))
     clear = Serial(owner, nodes)
 
@@ -155,23 +213,23 @@ def scatter_last(p: ScatterND, value: Value, nodes: Nodes, owner: Value) -> list
         n, _ = mark.scope.index(combine(list(zip(number, index, strict=True))))
         mark.scope.emit(Fold(mark.target, "maximum", n, at))
 
-    kinds = ["serial"] * x.width
-    kinds[next((k for k, n in enumerate(shape) if n != 1), 0)] = "parallel"
-    mark.loops(shape, kinds, note)
-    mark.flatten()
+    mark.loops(shape[: x.width], x.kinds(True, x.width), note)
     write = Serial(value, nodes)
 
     def choose(index: tuple[Affine, ...]) -> None:
-        scope, at = write.scope, x.where(index)
-        place = combine(x.places(write, at, own, every))
+        scope = write.scope
+        where = combine(x.places(write, index, own, every))
         name = write.values.buffer(ValueMemory(owner))
-        last, _ = write.values.load(name, "int64", place, 0)
-        n, _ = scope.index(combine(list(zip(number, at, strict=True))))
+        last, _ = write.values.load(name, "int64", where, 0)
+        n, _ = scope.index(combine(list(zip(number, index, strict=True))))
         scope.open()
-        element, there = x.element(write, index)
-        scope.emit(Store(write.target, there, element))
+
+        def piece(rest: tuple[Affine, ...]) -> None:
+            element, at = x.element(write, (*index, *rest))
+            scope.emit(Store(write.target, at, element))
+
+        write.loops(shape[x.width :], x.kinds(True, len(shape))[x.width :], piece)
         scope.emit(If(Apply("bool", "equal", (last, n)), scope.close()))
 
-    write.loops(x.piece.shape, x.shared(), choose)
-    write.flatten()
+    write.loops(shape[: x.width], x.kinds(True, x.width), choose)
     return [clear.lowered("out"), mark.lowered("inout"), write.lowered("inout")]

@@ -157,6 +157,40 @@ class Serial:
                     self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
                     self.values.bad = ""
 
+    def flat(self, shape: Sequence[int], body: Callable[[tuple[Affine, ...]], None]) -> None:
+        """Write one parallel loop over all of `shape` round what `body` writes."""
+        scope = self.scope
+        count = math.prod(shape)
+        scope.open()
+        name = scope.index_name("i", 0, max(0, count - 1), scope.here)
+        body(self.unravelled(Affine(0, ((name, 1),)), shape))
+        stop = scope.number("n", count, literal=False)
+        inside = scope.close()
+        scope.emit(For(name, integer(0), stop, inside, "parallel"))
+
+    def unravelled(self, number: Affine, shape: Sequence[int]) -> tuple[Affine, ...]:
+        """Return the index of an element of `shape`, given its number in C order."""
+        scope = self.scope
+        index = [NOTHING] * len(shape)
+        axes = [a for a, n in enumerate(shape) if n != 1]
+        size = math.prod(shape)
+        for a in reversed(axes[1:]):
+            position, depth = scope.index(number)
+            n = scope.number("n", shape[a], literal=False)
+            size //= shape[a]
+            whole = Apply("int64", "floor_divide", (position, n))
+            row = self.values.index_let(("whole", number, a), whole, depth, 0, size - 1)
+            before = Apply("int64", "multiply", (Var("int64", row), n))
+            column = self.values.index_let(
+                ("own", number, a), Apply("int64", "subtract", (position, before)),
+                depth, 0, shape[a] - 1,
+            )  # fmt: skip
+            index[a] = Affine(0, ((column, 1),))
+            number = Affine(0, ((row, 1),))
+        if axes:
+            index[axes[0]] = number
+        return tuple(index)
+
     def flatten(self) -> None:
         """Make a parallel loop and those that are all it consists of one.
 

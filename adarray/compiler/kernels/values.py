@@ -287,7 +287,7 @@ class Values:
             return at, [condition], depth
         other = self._bound(min(max(low, start), stop - 1))
         chosen = Apply("int64", "where", (condition, expr, other))
-        name = self._index_let(("clamped", at, start, stop), chosen, depth, start, stop - 1)
+        name = self.index_let(("clamped", at, start, stop), chosen, depth, start, stop - 1)
         return Affine(0, ((name, 1),)), [condition], depth
 
     def _bound(self, value: int) -> Expr:
@@ -300,7 +300,7 @@ class Values:
             expr = Apply("bool", "logical_and", (expr, other))
         return expr
 
-    def _index_let(self, key: object, expr: Expr, depth: int, low: int, high: int) -> str:
+    def index_let(self, key: object, expr: Expr, depth: int, low: int, high: int) -> str:
         """Name an index; it can be a term of others."""
         hit = self.scope.memo.get(key)
         if hit is None:
@@ -377,7 +377,7 @@ class Values:
                 below = Apply("bool", "less", (position, self._bound(stop)))
                 expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
             hit = self.scope.let(key, expr, depth)
-        name = self._index_let(key, hit[0], depth, 0, memory.value.size)
+        name = self.index_let(key, hit[0], depth, 0, memory.value.size)
         element = combine([(1, rest.pop()), (1, Affine(0, ((name, 1),)))], shift)
         return self.load(self.buffer(memory), dtype_name(memory.value.dtype), element, 0)
 
@@ -413,7 +413,7 @@ class Values:
         for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:
             below = Apply("bool", "less", (position, self._bound(stop)))
             expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
-        name = self._index_let(key, expr, depth, 0, node.value.shape[k] - 1)
+        name = self.index_let(key, expr, depth, 0, node.value.shape[k] - 1)
         return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
     def _gather(self, p: GatherND, node: KernelNode, index: Index) -> ExprAtLevel:
@@ -433,13 +433,19 @@ class Values:
         maps = (ref.at,) if ref.at is not None else ref.maps or ()
         return {a for m in maps for a, _ in m.terms}
 
-    def wrapped(self, ref: Ref, index: Index, extent: int) -> Affine:
-        """Return an index that is read from an array, wrapped and checked, as a name."""
+    def wrapped(self, ref: Ref, index: Index, extent: int, check: bool = True) -> Affine:
+        """Return an index that is read from an array, wrapped and checked, as a name.
+
+        Without `check`, something else refuses indices that are out of range.
+        """
         raw, depth = self.read(ref, index)
-        key = ("wrapped", raw, extent)
+        key = ("wrapped" if check else "unchecked", raw, extent)
         hit = self.scope.memo.get(key)
         if hit is None:
-            hit = self._check(raw, depth, extent, key)
+            if check:
+                hit = self._check(raw, depth, extent, key)
+            else:
+                hit = self.scope.let(key, self._wrap(raw, extent), depth)
         assert isinstance(hit[0], Var)
         name = hit[0].name
         if name not in self.scope.depth:
@@ -448,15 +454,17 @@ class Values:
             self.scope.levels[hit[1]].names.append(name)
         return Affine(0, ((name, 1),))
 
+    def _wrap(self, raw: Expr, extent: int) -> Expr:
+        """Return an index from the front: negative ones count from the end."""
+        up = Apply("int64", "add", (raw, self.scope.number("extent", extent, literal=False)))
+        negative = Apply("bool", "less", (raw, integer(0)))
+        return Apply("int64", "where", (negative, up, raw))
+
     def _check(self, raw: Expr, depth: int, extent: int, key: object) -> ExprAtLevel:
         scope = self.scope
         n = scope.number("extent", extent, literal=False)
         zero = integer(0)
-        up = Apply("int64", "add", (raw, n))
-        negative = Apply("bool", "less", (raw, zero))
-        wrapped, _ = scope.let(
-            ("wrap", raw, extent), Apply("int64", "where", (negative, up, raw)), depth
-        )
+        wrapped, _ = scope.let(("wrap", raw, extent), self._wrap(raw, extent), depth)
         wrong, _ = scope.let(
             ("wrong", raw, extent),
             Apply(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, O
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
+    GatherND,
     Matmul,
     PrefixScan,
     ProgramInput,
@@ -33,7 +34,9 @@ from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.dependence import overwrites, reads
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
-from adarray.compiler.kernels.scatter import owners, scatter, scatter_last
+from adarray.compiler.kernels.scatter import owners, scatter, scatter_add, scatter_last
+from adarray.compiler.kernels.scatter_forms import ScatterForm, form_of
+from adarray.compiler.kernels.segments import collect, lists_of, sort_by_place
 from adarray.compiler.planning.shared import SharedKernels
 from adarray.compiler.planning.storage import Storage
 
@@ -83,6 +86,8 @@ class StepWriter:
         self.last_use: dict[Value, int] = {}
         self.read: set[Value] = set()
         self.picked: dict[tuple[Value, int], Value] | None = None
+        # What gathers refuse: their axes, indices and the shapes that they read.
+        self.gathered: set[tuple[Shape, tuple[Value, ...], Shape]] | None = None
         # What buffers hold that were taken over.
         self.holds: dict[Buffer, Value] = {}
 
@@ -159,8 +164,7 @@ class StepWriter:
             case Concatenate() as p:
                 self._concatenate(p.axis, value, nodes)
             case ScatterND() as p:
-                self._base(group, value, nodes)
-                for lowered in self._scattered(p, value, nodes):
+                for lowered in self._scattered(p, group, value, nodes):
                     self.kernel(lowered, (value,), 2.0 * value.args[1].size)
             case UpdateSlice() as p:
                 self._base(group, value, nodes)
@@ -171,13 +175,46 @@ class StepWriter:
     def _base(self, group: Group, value: Value, nodes: Nodes) -> None:
         """Write what a value is an update of, unless it takes that memory over."""
         if not self._takes_over(group, value, nodes):
-            self._piece(value, nodes, value.args[0], (0,) * value.ndim, (1,) * value.ndim, False)
+            self._whole_base(value, nodes)
 
-    def _scattered(self, p: ScatterND, value: Value, nodes: Nodes) -> list[Lowered]:
-        """Return the kernels of a scatter."""
-        if p.add or not self.target.atomic:
-            return [scatter(p, value, nodes, self.target)]
-        return scatter_last(p, value, nodes, owners(p, value))
+    def _whole_base(self, value: Value, nodes: Nodes) -> None:
+        self._piece(value, nodes, value.args[0], (0,) * value.ndim, (1,) * value.ndim, False)
+
+    def _scattered(
+        self, p: ScatterND, group: Group, value: Value, nodes: Nodes
+    ) -> Iterator[Lowered]:
+        """Yield the kernels of a scatter, in the form that should take the least time."""
+        base = self.fusion.uses.access(value.args[0]).root
+        over = self._takes_over(group, value, nodes)
+        read = not self.fusion.uses.is_inline(base)
+        form = form_of(p, value, self.target, read, over)
+        if form is not ScatterForm.ATOMIC:
+            lists = lists_of(p, value) if form is ScatterForm.LISTED else None
+            if lists is not None:
+                yield sort_by_place(p, value, nodes, lists)
+            yield collect(p, value, nodes, lists, over, self._refused(p, value))
+            return
+        if not over:
+            self._whole_base(value, nodes)
+        if not self.target.atomic or (p.add and value.dtype.name not in self.target.atomic):
+            yield scatter(p, value, nodes)
+        elif p.add:
+            yield scatter_add(p, value, nodes)
+        else:
+            yield from scatter_last(p, value, nodes, owners(p, value))
+
+    def _refused(self, p: ScatterND, value: Value) -> bool:
+        """Whether a gather refuses the indices of a scatter that are out of range.
+
+        A scatter that is the derivative of a gather has its indices.
+        """
+        if self.gathered is None:
+            self.gathered = {
+                (v.primitive.axes, v.args[1:], v.args[0].shape)
+                for v in self.fusion.values
+                if isinstance(v.primitive, GatherND)
+            }
+        return (p.axes, value.args[2:], value.shape) in self.gathered
 
     def _takes_over(self, group: Group, value: Value, nodes: Nodes) -> bool:
         """Let a value have the memory of its base, where nobody reads that later.

@@ -20,7 +20,9 @@ from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.kernels import lower
+from adarray.compiler.kernels.scatter_forms import ScatterForm
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.planning import step_writer
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu import choose, facts
 from adarray.compiler.schedule.gpu.choose import schedule_of
@@ -300,7 +302,9 @@ class TestEmulated:
         seen = compare(cases, tmp_path)
         assert any("adarray_load_each" in t.text for _, t in seen.texts.values())
 
-    def test_the_last_of_several_pieces_for_one_place_stays(self, tmp_path):
+    def test_the_last_of_several_pieces_for_one_place_stays(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(step_writer, "form_of", lambda *_: ScatterForm.ATOMIC)
+
         def put(x, k, v):
             x = x.copy()
             x[k] = v
@@ -319,7 +323,9 @@ class TestEmulated:
         assert any("adarray_atomic_maximum" in t.text for _, t in seen.texts.values())
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_sums_at_repeated_indices(self, dtype, tmp_path):
+    def test_sums_at_repeated_indices(self, dtype, tmp_path, monkeypatch):
+        monkeypatch.setattr(step_writer, "form_of", lambda *_: ScatterForm.ATOMIC)
+
         def rows(x, k, v):
             x = x.copy()
             np.add.at(x, k, v)

@@ -1,0 +1,183 @@
+"""Scatters of random shapes in each form that they have on a GPU."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from plan_runner import FailedError, PlanRunner
+from recorded import close, recorded
+
+import adarray
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.primitives import ScatterND
+from adarray.compiler.ir.target import GPU
+from adarray.compiler.kernels import scatter, segments
+from adarray.compiler.kernels.scatter_forms import ScatterForm
+from adarray.compiler.planning import step_writer
+from adarray.compiler.planning.planner import plan
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+FORMS = list(ScatterForm)
+DTYPES = [np.float32, np.float64]  # of sums; others are set
+OTHERS = [np.int32, np.int8, np.bool_]
+
+
+class Example:
+    """A scatter into a random shape: before, indexed, after; one index array or two."""
+
+    def __init__(self, seed: int, wrong: bool = False) -> None:
+        rng = np.random.default_rng(seed)
+        choice = random.Random(seed)
+        shape = [choice.choice((1, 2, 3, 4, 5, 8, 12)) for _ in range(choice.randrange(1, 5))]
+        axis = choice.randrange(len(shape))
+        width = 2 if choice.random() < 0.3 and axis + 1 < len(shape) else 1
+        index_shape = choice.choice(((7,), (1,), (3, 4), (2, 1, 3)))
+        self.add = choice.random() < 0.7
+        self.fresh = choice.random() < 0.5
+        dtype = np.dtype(choice.choice(DTYPES if self.add else DTYPES + OTHERS))
+        self.axis, self.width = axis, width
+        self.x = self.numbers(rng, shape, dtype)
+        piece = (*shape[:axis], *index_shape, *shape[axis + width :])
+        self.v = self.numbers(rng, piece, dtype)
+        self.at = [rng.integers(-n, n, index_shape) for n in shape[axis : axis + width]]
+        if wrong:
+            self.at[0].flat[choice.randrange(self.at[0].size)] = shape[axis]
+
+    @staticmethod
+    def numbers(rng: np.random.Generator, shape: Any, dtype: Any) -> np.ndarray:
+        if dtype.kind == "f":
+            return rng.normal(size=shape).astype(dtype)
+        return rng.integers(0 if dtype.kind == "b" else -9, 9, shape).astype(dtype)
+
+    def run(self, x: Any, v: Any, *at: Any) -> Any:
+        y = np.zeros_like(x) if self.fresh else x * x
+        index = (*(slice(None),) * self.axis, *at)
+        if self.add:
+            np.add.at(y, index, v)
+        else:
+            y[index] = v
+        return y
+
+    @property
+    def arrays(self) -> list[Any]:
+        return [self.x, self.v, *self.at]
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, form: ScatterForm, r: Any, target: Any = GPU) -> Plan:
+    monkeypatch.setattr(step_writer, "form_of", lambda *_: form)
+    monkeypatch.setattr(segments, "BESIDE", 2)
+    monkeypatch.setattr(scatter, "WIDE", 4)
+    return plan(r.program, target=target)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(40))
+def test_results_are_those_of_numpy(
+    form: ScatterForm, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = Example(seed)
+    r = recorded(example.run, *example.arrays)
+    got = PlanRunner(planned(monkeypatch, form, r))([np.asarray(a) for a in r.arrays])
+    for one, expected in zip(got, r.leaves, strict=True):
+        close(one, expected, 1e-5 if example.x.dtype == np.float32 else 1e-12)
+
+
+@emulated
+def test_results_of_printed_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cases = []
+    for seed in range(100, 112):
+        example = Example(seed)
+        for form in FORMS:
+            r = recorded(example.run, *example.arrays)
+            cases.append((r, planned(monkeypatch, form, r, SMALL)))
+    compiled = Compiled([p for _, p in cases], tmp_path)
+    for r, p in cases:
+        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(got, r.leaves, strict=True):
+            close(one, expected, 1e-5 if one.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(6))
+def test_an_index_out_of_range_fails(
+    form: ScatterForm, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, wrong = Example(seed), Example(seed, wrong=True)
+    r = recorded(good.run, *good.arrays)
+    new_plan = planned(monkeypatch, form, r)
+    arrays = [np.asarray(a) for a in r.arrays]
+    places = [next(k for k, a in enumerate(arrays) if a is i or np.shares_memory(a, i))
+              for i in good.at[:1] if any(np.shares_memory(a, i) for a in arrays)]  # fmt: skip
+    assert places
+    arrays[places[0]] = wrong.at[0].reshape(arrays[places[0]].shape)
+    with pytest.raises(FailedError):
+        PlanRunner(new_plan)(arrays)
+
+
+def test_sums_of_collected_pieces_have_numpys_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    v, at = rng.normal(size=(200, 3)).astype(np.float32), rng.integers(0, 4, 200)
+
+    def f(v: Any, at: Any) -> Any:
+        y = np.zeros((4, 3), np.float32)
+        np.add.at(y, at, v)
+        return y
+
+    r = recorded(f, v, at)
+    for form in (ScatterForm.COMPARED, ScatterForm.LISTED):
+        (got,) = PlanRunner(planned(monkeypatch, form, r))([np.asarray(a) for a in r.arrays])
+        np.testing.assert_array_equal(got, f(v, at))
+
+
+# -- the choice --------------------------------------------------------------------------------
+
+
+def taken(shape: tuple[int, ...], axis: int, count: int) -> list[KernelStep]:
+    """Return the kernels of the gradient of elements that are taken along an axis."""
+    x = np.broadcast_to(np.float32(1), shape)
+    at = np.zeros(count, np.int64)
+    size = math.prod(shape) // shape[axis] * count
+    v = np.broadcast_to(np.float32(1), (*shape[:axis], count, *shape[axis + 1 :]))
+    assert size == v.size
+
+    def f(x: Any, v: Any, at: Any) -> Any:
+        return adarray.vjp(lambda x: np.take(x, at, axis=axis), x)[1](v)
+
+    r = recorded(f, x, v, at)
+    return [s for s in plan(r.program, target=GPU).steps
+            if isinstance(s, KernelStep)
+            and any(isinstance(y.primitive, ScatterND) for y in s.values)]  # fmt: skip
+
+
+def shapes() -> list[tuple[tuple[int, ...], int, int]]:
+    """Return random shapes of up to some million elements, the indexed axis, and indices."""
+    choice = random.Random(3)
+    made = []
+    while len(made) < 30:
+        axes = choice.randrange(1, 4)
+        total = 10 ** choice.uniform(5, 6.3)
+        parts = [choice.random() for _ in range(axes)]
+        shape = tuple(max(2, round(total ** (p / sum(parts)))) for p in parts)
+        axis = choice.randrange(axes)
+        n = shape[axis]
+        made.append((shape, axis, max(2, choice.choice((n, n // 3, 2 * n)))))
+    return made
+
+
+@pytest.mark.parametrize(("shape", "axis", "count"), shapes())
+def test_threads_share_all_axes(shape: tuple[int, ...], axis: int, count: int) -> None:
+    for s in taken(shape, axis, count):
+        schedule = schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU)
+        launch = launch_of(schedule, GPU)
+        threads = launch.blocks * launch.chunks * schedule.block
+        moved = max(b.size for b in s.buffers)
+        assert threads * 16 >= min(moved, GPU.sms * 1024), (shape, axis, count, schedule)
