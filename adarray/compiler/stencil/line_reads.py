@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import PRINTABLE
-from adarray.compiler.ir.domains import Use
+from adarray.compiler.ir.domains import ZERO, Maps, Shape, Use
 from adarray.compiler.ir.primitives import (
     Concatenate,
     Constant,
@@ -25,6 +25,8 @@ from adarray.compiler.stencil.lower_strips import near
 FAR = 4
 # Elements by which arrays of one line may differ.
 SHORTER = 16
+# Elements of a piece at the end of a line.
+SHORT = 8
 # What is computed cell by cell.
 CELLWISE: frozenset[type[Operation]] = frozenset({
     Map, View, Constant, Iota, Concatenate, UpdateSlice,
@@ -42,30 +44,47 @@ class CellRead(NamedTuple):
     round : bool
         Whether it is counted round the end of the line.
     border : bool
-        Whether one cell alone reads one element, as at the ends of a line.
+        Whether it is read by few cells, as at the ends of a line: one element by one cell, or
+        elements of a value that has few.
+    moves : bool
+        Whether each of these cells reads another element.
     """
 
     root: Value
     shift: int | None
     round: bool = False
     border: bool = False
+    moves: bool = True
 
 
 class LineReads:
-    """What cells of values read, where the longest arrays of a line have `count` elements."""
+    """What cells of values read.
 
-    def __init__(self, uses: Uses, count: int) -> None:
+    Parameters
+    ----------
+    uses : Uses
+    shape : tuple of int
+        Of the longest arrays. Lines lie along the last axis, and need nothing of each other.
+    """
+
+    def __init__(self, uses: Uses, shape: Shape) -> None:
         self.uses = uses
-        self.count = count
+        self.shape = shape
+        self.lead, self.count = shape[:-1], shape[-1]
+        self.axis = len(shape) - 1
         self.known: dict[Value, tuple[CellRead, ...] | None] = {}
 
     def is_line(self, value: Value) -> bool:
-        """Whether an array is as long as the longest ones, or a little shorter."""
-        return value.ndim == 1 and 0 <= self.count - value.shape[0] <= SHORTER
+        """Whether lines are as long as the longest ones, or a little shorter."""
+        return value.ndim == len(self.shape) and value.shape[:-1] == self.lead and self._fits(value)
+
+    def _fits(self, value: Value) -> bool:
+        return 0 <= self.count - value.shape[-1] <= SHORTER
 
     def is_border(self, value: Value) -> bool:
-        """Whether a value has one element, as pieces at the ends of a line have."""
-        return value.size == 1 and value.ndim <= 1
+        """Whether lines have few elements, as pieces at their ends have."""
+        short = value.ndim == len(self.shape) and value.shape[-1] <= SHORT
+        return value.size == 1 or (short and value.shape[:-1] == self.lead)
 
     def of(self, value: Value) -> tuple[CellRead, ...] | None:
         """Return what a cell of a value reads, one for each use; None if it is not local."""
@@ -77,13 +96,11 @@ class LineReads:
         p = value.primitive
         if type(p) not in CELLWISE or value.dtype not in PRINTABLE:
             return None
-        if not (self.is_line(value) or self.is_border(value)):
-            return None
-        if isinstance(p, UpdateSlice) and any(s != 1 for s in p.steps):
+        if not (self.is_line(value) or self.is_border(value)) or not self._is_along(value):
             return None
         reads = []
         for use, (start, size) in zip(self.uses.uses(value), self._pieces(value), strict=True):
-            read = self._read(use, start, size)
+            read = self._read(use, start, size, not self.is_line(value))
             if read is None:
                 return None
             reads.append(read)
@@ -91,58 +108,81 @@ class LineReads:
             reads = [r._replace(round=r.shift is not None) for r in reads]
         return tuple(reads)
 
+    def _is_along(self, value: Value) -> bool:
+        """Whether pieces and regions of a value are parts of its lines."""
+        match value.primitive:
+            case Concatenate() as p:
+                return p.axis == self.axis
+            case UpdateSlice() as p:
+                piece = value.args[1]
+                whole = value.ndim == len(self.shape) and piece.shape[:-1] == value.shape[:-1]
+                return whole and all(s == 1 for s in p.steps)
+            case _:
+                return True
+
     def _goes_round(self, read: CellRead) -> bool:
         if not read.border or not self.is_line(read.root):
             return read.round
         assert read.shift is not None
         return self.beside(read.root, read.shift) != read.shift
 
-    @staticmethod
-    def _pieces(value: Value) -> Iterator[tuple[int, int]]:
-        """Yield where what each use reads begins in the value, and how many elements it is for."""
-        own = value.size if value.ndim == 1 else 0
+    def _pieces(self, value: Value) -> Iterator[tuple[int, int]]:
+        """Yield where what each use reads begins in a line, and how many cells it is for."""
+        own = value.shape[-1] if value.ndim == len(self.shape) else 0
         match value.primitive:
             case Concatenate():
                 start = 0
                 for a in value.args:
-                    yield start, a.size
-                    start += a.size
+                    yield start, a.shape[-1]
+                    start += a.shape[-1]
             case UpdateSlice() as p:
                 yield 0, own
-                yield (p.starts[0] if p.starts else 0), value.args[1].size
+                yield p.starts[-1], value.args[1].shape[-1]
             case View():
                 yield 0, own
             case _:
                 for _ in value.args:
                     yield 0, own
 
-    def _read(self, use: Use, start: int, size: int) -> CellRead | None:
-        """Return what is read by the cells from `start` on; None if it is not near them."""
-        root = use.root
-        if use.maps is None or root.dtype not in PRINTABLE or not self._lies_straight(root):
-            return None
-        if not root.ndim:
-            return CellRead(root, None)
-        if root.ndim > 1:
-            return None if any(m.terms for m in use.maps) else CellRead(root, None)
-        (m,) = use.maps
-        if m.terms:
-            if m.terms != ((0, 1),) or not self.is_line(root):
-                return None
-            return self._near(root, m.const)
-        if size != 1:
-            return CellRead(root, None)
-        return CellRead(root, m.const - start, border=True)
+    def _read(self, use: Use, start: int, size: int, far: bool) -> CellRead | None:
+        """Return what is read by the cells from `start` on; None if it is not near them.
 
-    def _near(self, root: Value, at: int) -> CellRead | None:
-        shift = self.beside(root, at)
-        return CellRead(root, shift, shift != at) if abs(shift) <= FAR else None
+        Of cells of a border it is not known yet where they are: it may be `far` for others alone.
+        """
+        root, maps = use.root, use.maps
+        if maps is None or root.dtype not in PRINTABLE or not self._lies_straight(root):
+            return None
+        moving = [k for k, m in enumerate(maps) if any(a == self.axis for a, _ in m.terms)]
+        straight = self._broadcasts(root, maps)
+        if moving:
+            last = maps[-1]
+            if moving != [root.ndim - 1] or last.terms != ((self.axis, 1),) or not straight:
+                return None
+            if not self._fits(root):
+                return CellRead(root, last.const, border=True) if self.is_border(root) else None
+            if far:
+                return CellRead(root, last.const)
+            shift = self.beside(root, last.const)
+            return CellRead(root, shift, shift != last.const) if abs(shift) <= FAR else None
+        if size == 1 and root.ndim == len(self.shape) and straight:
+            return CellRead(root, maps[-1].const - start, border=True, moves=False)
+        return CellRead(root, None)
+
+    def _broadcasts(self, root: Value, maps: Maps) -> bool:
+        """Whether the axes before the last one are the reader's own, as in NumPy's broadcasting."""
+        before = len(self.shape) - root.ndim
+        shape = root.shape[:-1]
+        return before >= 0 and all(
+            (n == 1 and m == ZERO) or (n == self.lead[before + k] and m == (0, ((before + k, 1),)))
+            for k, (n, m) in enumerate(zip(shape, maps, strict=False))
+        )
 
     def beside(self, root: Value, at: int) -> int:
         """Return a distance, counted round the end of the line where that is nearer."""
-        return near(at, self.count) if root.shape == (self.count,) else at
+        return near(at, self.count) if root.shape[-1] == self.count else at
 
     @staticmethod
     def _lies_straight(root: Value) -> bool:
+        """Whether neighbours lie side by side in memory, if it is there already."""
         p = root.primitive
-        return not isinstance(p, ProgramInput) or root.ndim != 1 or p.strides == (1,)
+        return not isinstance(p, ProgramInput) or not root.ndim or p.strides[-1] == 1

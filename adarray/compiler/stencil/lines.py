@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
-from adarray.compiler.ir.domains import AffineIndex, Use, identity, linear, strided
+from adarray.compiler.ir.domains import AffineIndex, Shape, Use, identity, linear, strided
 from adarray.compiler.ir.primitives import Constant, Iota
 from adarray.compiler.ir.program import Value
 from adarray.compiler.kernels.nodes import (
@@ -65,8 +65,8 @@ class LineKernel:
         As for `Nodes`.
     wanted : list of Value
         Members that are stored.
-    count : int
-        Elements of the longest arrays.
+    shape : tuple of int
+        Of the longest arrays.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class LineKernel:
     """
 
     def __init__(
-        self, group: Group, fusion: Fusion, cloned: Cloned, wanted: list[Value], count: int
+        self, group: Group, fusion: Fusion, cloned: Cloned, wanted: list[Value], shape: Shape
     ) -> None:
         self.group = group
         self.fusion = fusion
         self.cloned = cloned
-        self.reads = LineReads(fusion.uses, count)
-        self.sizes = LineSizes(count, 0, 0)
+        self.reads = LineReads(fusion.uses, shape)
+        self.sizes = LineSizes(shape, 0, 0)
         self.stages: list[LineStage] = []
         self.nodes = Nodes(group, fusion, cloned)
         for v in wanted:
@@ -138,7 +138,8 @@ class LineKernel:
 
     def _is_end(self, value: Value) -> bool:
         """Whether a value is one element, computed of cells here."""
-        return value in self.inside and value.ndim == 1 and not self.reads.is_line(value)
+        border = self.reads.is_border(value) and not isinstance(value.primitive, Constant)
+        return border and value in self.inside
 
     def _pursue(self, demand: Demand, read: CellRead, demands: dict[Value, set[Demand]]) -> bool:
         """Note what is read for a stage; False if it cannot."""
@@ -148,6 +149,8 @@ class LineKernel:
         if at is None or read.shift is None or (read.border and not inside):
             if inside:
                 demands[root].add((reader, None, False))
+            if at is not None and read.border and read.moves:
+                return False  # it would be read beyond its end
             return not (inside and self.reads.is_line(root))
         place = at + read.shift
         if self.reads.is_line(root):
@@ -172,10 +175,11 @@ class LineKernel:
             if value in self.rows_of:
                 reach.add(value, self.rows_of[value])
         loaded = {root for rows in self.rows_of.values() for root, _ in rows}
-        columns = strip_columns(max(v.dtype.itemsize for v in (*loaded, *self.rows_of)))
+        itemsize = max(v.dtype.itemsize for v in (*loaded, *self.rows_of))
+        columns = line_columns(itemsize, self.reads.count)
         pack = columns // LANES
         halo = -(-max(map(reach.of, wanted)) // pack) * pack
-        self.sizes = LineSizes(self.reads.count, halo, columns)
+        self.sizes = LineSizes(self.reads.shape, halo, columns)
         if halo > MOST_HALO * columns or columns > self.reads.count:
             return False
         rows: dict[Value, KernelNode] = {}
@@ -194,7 +198,8 @@ class LineKernel:
         """Add the stage that loads an array; return what reads it."""
         memory = ValueMemory(value)
         maps = identity(value.shape)
-        ref = Ref(None, memory, None, linear(maps, memory.strides), Use(value, maps, 0, (1,)))
+        use = Use(value, maps, 0, memory.strides)
+        ref = Ref(None, memory, None, linear(maps, memory.strides), use)
         node = loader(value, ref)
         row = self._row(value)
         self.stages.append(LineStage([node], node, row, loads=True))
@@ -224,14 +229,15 @@ class LineKernel:
             if read.root not in self.inside:  # a row here, but of the array in memory this reads
                 at = strided(use.offset, use.strides)
                 node.args[k] = Ref(None, nodes.memory(read.root), None, at, use)
-            elif read.border:
+            elif read.border and not read.moves:
                 assert read.shift is not None
-                maps = (AffineIndex(read.shift, ((0, 1),)),)
+                assert use.maps is not None
+                maps = (*use.maps[:-1], AffineIndex(read.shift, ((self.reads.axis, 1),)))
                 node.args[k] = Ref(ref.node, None, maps, None, use)
 
     @staticmethod
     def _row(value: Value) -> LineRow:
-        return LineRow(dtype_name(value.dtype), value.shape[0])
+        return LineRow(dtype_name(value.dtype), value.shape[-1])
 
     @staticmethod
     def _reader(value: Value, row: LineRow) -> KernelNode:
@@ -246,3 +252,11 @@ class LineKernel:
     def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every stage."""
         return [s.order for s in self.stages]
+
+
+def line_columns(itemsize: int, count: int) -> int:
+    """Return the cells of a strip: no more than a line has, if that is a warp's."""
+    columns = strip_columns(itemsize)
+    while columns > max(count, LANES):
+        columns //= 2
+    return columns

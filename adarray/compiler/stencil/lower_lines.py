@@ -15,10 +15,12 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adarray.compiler.ir.loopir import Apply, Expr, For, Load, Local, Store, Var, integer
+from adarray.compiler.ir.loopir import STRIDE, Apply, Expr, For, Load, Local, Store, Var, integer
+from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import KernelNode, Ref, ValueMemory
@@ -51,8 +53,8 @@ class LineRow:
         """Return the local array, and where in it an element lies."""
         cell = values.stage
         assert isinstance(cell, LineCell)
-        (at,) = index
-        assert at.terms == ((cell.column, 1),), index
+        at = index[-1]
+        assert at.terms == ((cell.names[-1], 1),), index
         return self.name, Affine(beside(at, self.count, cell.count), ((cell.iteration, 1),))
 
 
@@ -61,10 +63,10 @@ class LineCell:
 
     Parameters
     ----------
-    column : str
-        Name of the index of its cell in the arrays.
+    names : tuple of str
+        Names of the indices of its cell in the arrays.
     count : int
-        Elements of the longest arrays.
+        Elements of the longest lines.
     iteration : str
         The variable of the vector loop, which counts the cells of the strip from `MARGIN` on.
     """
@@ -72,14 +74,14 @@ class LineCell:
     # Indices stay as they are, whatever is read at them: see `Values._inside`.
     unbounded = True
 
-    def __init__(self, column: str, count: int, iteration: str) -> None:
-        self.column = column
+    def __init__(self, names: tuple[str, ...], count: int, iteration: str) -> None:
+        self.names = names
         self.count = count
         self.iteration = iteration
 
     def one_row(self, axis: int, node: KernelNode, index: Index) -> tuple[Ref, Index] | None:
         """Return the one reading that all pieces of a concatenation are, if it is a rotation."""
-        operand = rotated(axis, node, index, (self.column,), (self.count,))
+        operand = rotated(axis, node, index, self.names[-1:], (self.count,))
         return operand if operand is not None and operand[0].node is not None else None
 
 
@@ -109,19 +111,19 @@ class LineStage:
 
 
 class LineSizes(NamedTuple):
-    """How a line is divided.
+    """How lines are divided.
 
     Parameters
     ----------
-    count : int
-        Elements of the longest arrays; others have some fewer.
+    shape : tuple of int
+        Of the longest arrays, whose last axis is that of lines; others have some elements fewer.
     halo : int
         Cells on either side of a strip that other strips store.
     columns : int
         Cells of a strip, with these.
     """
 
-    count: int
+    shape: tuple[int, ...]
     halo: int
     columns: int
 
@@ -151,12 +153,16 @@ class _Writer:
         scope, sizes = self.scope, self.sizes
         stored = [s.stored for s in self.stages if s.stored is not None]
         self.base.written |= {self.values.buffer(m) for m in stored}
-        self.count = self._extent(sizes.count)
-        across = -(-sizes.count // sizes.own)
-        strips = scope.number("across", across, literal=False)
+        *lead, count = sizes.shape
+        self.count = self._extent(count)
+        across = -(-count // sizes.own)
+        strips = self._across = scope.number("across", across, literal=False)
+        lines = math.prod(lead)
+        if lines > 1:
+            strips = Apply("int64", "multiply", (strips, scope.number("lines", lines, False)))
         scope.open()
-        strip = Var("int64", scope.index_name("strip", 0, across - 1, 1))
-        first = Apply("int64", "multiply", (strip, integer(sizes.own)))
+        strip = Var("int64", scope.index_name("strip", 0, lines * across - 1, 1))
+        first = Apply("int64", "multiply", (self._begin(strip, lead), integer(sizes.own)))
         before = integer(sizes.halo + MARGIN)
         self.left = scope.let("left", Apply("int64", "subtract", (first, before)), 1)[0]
         for s in self.stages:
@@ -169,6 +175,40 @@ class _Writer:
         top[:] = needed(tuple(top), set())
         return self.base.kernel()
 
+    def _begin(self, strip: Var, lead: list[int]) -> Expr:
+        """Name the line that a strip is of; return which of its strips it is."""
+        self.lead: tuple[str, ...] = ()
+        self.line: Expr = integer(0)
+        if math.prod(lead) == 1:
+            self.lead = tuple(self._named(integer(0), 0) for _ in lead)
+            return strip
+        line, rest = self._divided(strip, self._across)
+        self.line = line
+        for n in reversed(lead[1:]):
+            line, own = self._divided(line, self.scope.number("lead", n, literal=False))
+            self.lead = (self._named(own, n - 1), *self.lead)
+        self.lead = (self._named(line, lead[0] - 1), *self.lead)
+        return rest
+
+    def _divided(self, a: Expr, by: Expr) -> tuple[Expr, Expr]:
+        """Return the whole part and the rest of a division, named."""
+        scope = self.scope
+        whole, _ = scope.let(("whole", a, by), Apply("int64", "floor_divide", (a, by)), 1)
+        less = Apply("int64", "multiply", (whole, by))
+        rest, _ = scope.let(("rest", a, by), Apply("int64", "subtract", (a, less)), 1)
+        return whole, rest
+
+    def _named(self, expr: Expr, last: int) -> str:
+        """Let an expression be a term of indices, up to `last`; return its name."""
+        scope = self.scope
+        if not isinstance(expr, Var):
+            expr = scope.let(("lead", expr, len(self.lead)), expr, scope.here)[0]
+        assert isinstance(expr, Var)
+        scope.depth[expr.name] = scope.here
+        scope.range[expr.name] = (0, last)
+        scope.levels[scope.here].names.append(expr.name)
+        return expr.name
+
     def _extent(self, count: int) -> Expr:
         return self.scope.number("columns", count, literal=False)
 
@@ -176,7 +216,8 @@ class _Writer:
         """Write the loops of a stage."""
         scope, sizes = self.scope, self.sizes
         cell = self._cell(self._extent(s.row.count) if s.loads else None)
-        value, _ = self.values.value(s.node, (Affine(0, ((cell.column, 1),)),))
+        names = cell.names[-len(s.node.shape) :]
+        value, _ = self.values.value(s.node, tuple(Affine(0, ((n, 1),)) for n in names))
         at, _ = scope.index(Affine(0, ((cell.iteration, 1),)))
         scope.emit(Store(s.row.name, at, value))
         self._loop(cell, integer(MARGIN), integer(MARGIN + sizes.columns))
@@ -186,13 +227,16 @@ class _Writer:
     def _result(self, row: LineRow, memory: ValueMemory) -> None:
         """Write the loop that stores the cells of a result that are the strip's own."""
         scope, sizes = self.scope, self.sizes
-        assert memory.strides == (1,)
+        assert memory.strides == c_strides(memory.value.shape)
         assert memory.offset == 0
         start, last = (integer(MARGIN + n) for n in (sizes.halo, sizes.columns - sizes.halo))
         rest = Apply("int64", "subtract", (self._extent(row.count), self.left))
         scope.open()
         iteration = Var("int64", self._iteration())
         at = Apply("int64", "add", (self.left, iteration))
+        if self.line != integer(0):
+            down = self.scope.number(STRIDE, row.count, literal=False)
+            at = Apply("int64", "add", (Apply("int64", "multiply", (self.line, down)), at))
         value = Load(row.dtype, row.name, iteration)
         scope.emit(Store(self.values.buffer(memory), at, value))
         stop = Apply("int64", "minimum", (last, rest))
@@ -212,11 +256,8 @@ class _Writer:
         iteration = Var("int64", self._iteration())
         at = Apply("int64", "add", (self.left, iteration))
         column, _ = scope.let(("column", iteration.name), wrapped(at, self.count, own), scope.here)
-        assert isinstance(column, Var)
-        scope.depth[column.name] = scope.here
-        scope.range[column.name] = (0, self.sizes.count - 1)
-        scope.levels[scope.here].names.append(column.name)
-        cell = LineCell(column.name, self.sizes.count, iteration.name)
+        count = self.sizes.shape[-1]
+        cell = LineCell((*self.lead, self._named(column, count - 1)), count, iteration.name)
         self.values.stage = cell
         self.values.vector_depth = self.values.row_depth = scope.here
         return cell
