@@ -29,7 +29,7 @@ AGAIN = 2
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
 Classes = tuple[int, ...]
-GroupKind: TypeAlias = Literal["rows", "small", "step"]
+GroupKind: TypeAlias = Literal["rows", "small", "step", "line"]
 
 
 class Group:
@@ -37,8 +37,9 @@ class Group:
 
     Attributes
     ----------
-    kind : {"rows", "small", "step"}
-        A step holds one value that no other can join: a matrix product, a call.
+    kind : {"rows", "small", "step", "line"}
+        A step holds one value that no other can join: a matrix product, a call. A line is computed
+        strip by strip (see `adarray.compiler.stencil.line_groups`).
     outer : int
         Class of the axis shared among threads; -1 if there is none.
     members : list of Value

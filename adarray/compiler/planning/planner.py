@@ -54,6 +54,8 @@ from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
+from adarray.compiler.stencil.line_groups import Lines
+from adarray.compiler.stencil.lines import LineKernel
 from adarray.compiler.stencil.rings import Pipeline, find_chains
 from adarray.compiler.stencil.strips import Strips
 
@@ -168,6 +170,8 @@ class Planner:
         self.donated = donated
         self.target = target
         self.fusion = Fusion(program, late, target)
+        self.lines = Lines(self.fusion, map(self._target, program.outputs), target)
+        self.line_kernels: dict[int, LineKernel] = {}
         self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
         self.late = late or {}
         self.requested: dict[Value, None] = {}
@@ -177,7 +181,7 @@ class Planner:
         self.rounds = ROUNDS[0]
         self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
-        self.recompute = Recompute(self.fusion, self.requested)
+        self.recompute = Recompute(self.fusion, self.requested, self.lines.borders)
         self.storage = Storage(self.fusion.uses)
         literal = target.small > 1 and (unrolled or len(program.values) >= UNROLLED)
         kernels = SharedKernels(target, SHORT if literal else 0)
@@ -330,6 +334,8 @@ class Planner:
                 for piece in pieces:
                     self._own(piece)
                 return [g for piece in reversed(pieces) for g in self._settle(piece)]
+        elif group.kind == "line":
+            self._choose_line(group)
         else:
             self._choose(group)
         for memory in self.nodes[group.index].memories.values():
@@ -351,6 +357,20 @@ class Planner:
                 break
             nodes = self._nodes(group, wanted)
         self.nodes[group.index] = nodes
+
+    def _choose_line(self, group: Group) -> None:
+        """Find the kernel of a line, with what it computes again where that leaves enough of it."""
+        wanted = self._wanted(group)
+        kernel = self.lines.kernel(group, wanted, self.recompute.cloned)
+        for _ in range(self.rounds):
+            if not self.recompute.choose(group, kernel.nodes):
+                break
+            kernel = self.lines.kernel(group, wanted, self.recompute.cloned)
+        if not kernel.valid:
+            kernel = self.lines.kernel(group, wanted, lambda *_: False)
+        assert kernel.valid, group.members
+        self.line_kernels[group.index] = kernel
+        self.nodes[group.index] = kernel.nodes
 
     def _own(self, group: Group) -> None:
         """Let a group own its members."""
@@ -443,6 +463,8 @@ class Planner:
             family = self.families[group.index]
             if family.groups[0] is group:
                 self._family(family)
+        elif group.kind == "line":
+            self._line(self.line_kernels[group.index])
         elif group.kind != "step":
             self._fused(group)
         else:
@@ -528,6 +550,14 @@ class Planner:
         values = tuple(
             n.value for order in orders for n in order if not isinstance(n.operation, FromRing)
         )
+        self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
+
+    def _line(self, k: LineKernel) -> None:
+        orders = k.orders()
+        values = tuple(
+            n.value for order in orders for n in order if not isinstance(n.operation, FromRing)
+        )
+        lowered = self.writer.shared_kernels.line(k)
         self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
 
     # -- for people -----------------------------------------------------------------------

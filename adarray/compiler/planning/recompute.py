@@ -46,10 +46,15 @@ class Recompute:
     fusion : Fusion
     requested : container of Value
         Those that later groups read from memory; it grows.
+    fixed : container of Value
+        Those that only their own group computes.
     """
 
-    def __init__(self, fusion: Fusion, requested: Container[Value]) -> None:
+    def __init__(
+        self, fusion: Fusion, requested: Container[Value], fixed: Container[Value] = ()
+    ) -> None:
         self.fusion = fusion
+        self.fixed = fixed
         self.requested = requested
         self.sources: dict[Value, int] = {}
         self.chosen: set[tuple[Value, int]] = set()
@@ -61,7 +66,7 @@ class Recompute:
         """Whether a value of an earlier group is recomputed in `group`."""
         if (root, group.index) in self.chosen:
             return True
-        if type(root.primitive) not in RECOMPUTED or root in self.requested:
+        if type(root.primitive) not in RECOMPUTED or root in self.requested or root in self.fixed:
             return False
         owner = self.fusion.owner.get(root)
         if owner is None or owner is group or owner.kind == "step":
@@ -172,7 +177,7 @@ class Recompute:
         while True:
             v = frontier.pop(max(frontier))
             cost += op_cost(v)
-            if type(v.primitive) not in RECOMPUTED or cost > limit:
+            if type(v.primitive) not in RECOMPUTED or v in self.fixed or cost > limit:
                 return ways
             way.append(v)
             for use in uses.uses(v):

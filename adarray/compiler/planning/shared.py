@@ -30,7 +30,8 @@ from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
 from adarray.compiler.schedule.gpu.span import span_of
-from adarray.compiler.stencil import lower_strips
+from adarray.compiler.stencil import lower_lines, lower_strips
+from adarray.compiler.stencil.lines import LineKernel
 from adarray.compiler.stencil.lower_rings import RingStage, write
 from adarray.compiler.stencil.rings import Pipeline
 from adarray.compiler.stencil.strips import Strips
@@ -121,6 +122,21 @@ class SharedKernels:
     def _step(s: Signature, step: lower_strips.StripStage) -> Hashable:
         rings = tuple((s.number_of(node), s.number_of(row)) for node, row in step.rings)
         return (step.lag, rings, s.of(step.order, step.stored, -1, []))
+
+    def line(self, k: LineKernel) -> Lowered:
+        """Return the kernel of steps on a line."""
+        s = Signature()
+        key = (k.sizes, *(self._line_stage(s, x) for x in k.stages))
+        known = self.known.get(key)
+        if known is not None:
+            return s.again(known)
+        return self._keep(key, s, lower_lines.write(k.stages, k.sizes, self.target))
+
+    @staticmethod
+    def _line_stage(s: Signature, stage: lower_lines.LineStage) -> Hashable:
+        stored = {} if stage.stored is None else {stage.node: stage.stored}
+        of = s.of(stage.order, stored, -1, [])
+        return (stage.loads, s.number_of(stage.node), s.number_of(stage.row), of)
 
     def siblings(self, parts: list[Sibling]) -> Lowered:
         """Return the kernel of parts that run together."""

@@ -109,8 +109,9 @@ def _single(facts: KernelFacts) -> frozenset[str]:
 def _parallel(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
     """Choose how a kernel with a parallel loop runs."""
     if facts.strip_columns:
+        marching = any(isinstance(s, For) and s.kind == "serial" for s in loop.body)
         return ColumnStrips(
-            facts, MARCHING, facts.is_narrow, facts.strip_columns, facts.strip_packs
+            facts, MARCHING, facts.is_narrow, facts.strip_columns, facts.strip_packs, marching
         )
     if facts.pairs is not None and is_worth(facts.pairs, facts.ints, target.sms):
         return Tiles(facts, SIDE * SIDE, facts.fits_int32, facts.pairs)

@@ -55,6 +55,7 @@ from adarray.compiler.schedule.vectors import expressions
 
 UNROLLED = 40  # statements of a sheet's row, up to which several are begun at once
 REGISTERS = 40  # statements, whose values few registers hold
+LINED = 4  # warps for each scheduler that take strips of a line
 TOGETHER = {1: 2048, 2: 2048, 3: 1536}  # threads of an SM, by arrays that are moved
 
 
@@ -430,8 +431,8 @@ class _Outliner:
                 return max(1, LARGEST // s.block)
             case RegisterRows():
                 return s.resident
-            case ColumnStrips():  # two warps for each scheduler, as planning has it
-                return 2 * MARCHING // s.block
+            case ColumnStrips():  # two warps for each scheduler march, as planning has it
+                return (2 if s.marching else LINED) * MARCHING // s.block
             case FlatLoops() if is_careful and len(self.statements) <= REGISTERS:
                 moved = len(self.kernel.buffers) - len(self.kernel.totals)
                 return TOGETHER.get(moved, 0) // s.block

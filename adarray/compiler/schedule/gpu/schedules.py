@@ -220,10 +220,13 @@ class ColumnStrips(Blocks):
         Of every row that each lane has.
     aligned : bool
         Whether lanes load and store whole packs: arrays must begin at multiples of 16 bytes.
+    marching : bool
+        Whether there are several rows: else the strip is part of a line.
     """
 
     columns: int
     aligned: bool
+    marching: bool = True
 
     @property
     def group(self) -> int:
@@ -284,8 +287,9 @@ def described(s: Schedule) -> str:
                 f"sheet: blocks of {s.block} threads share rows, {s.threads} threads of each a row"
             )
         case ColumnStrips():
+            what = "marches down a strip" if s.marching else "takes a strip"
             return (
-                f"column strips: a warp marches down a strip of {32 * s.columns} columns, "
+                f"column strips: a warp {what} of {32 * s.columns} columns, "
                 f"in blocks of {s.block} threads"
             )
         case Tiles():
