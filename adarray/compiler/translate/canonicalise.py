@@ -303,8 +303,8 @@ def _printable(operands: Iterable[object], dtypes: frozenset[DType] = PRINTABLE)
 def _of_pairs(op: Op | None, function: Function) -> bool:
     """Whether calls of a function are translated for complex numbers, too."""
     if op is not None:
-        if op.pointwise and op.name not in translations.RECORDS:
-            return isinstance(op.numpy, np.ufunc) and complexes.supports(op.numpy.__name__)
+        if isinstance(op.numpy, np.ufunc) and op.name not in translations.RECORDS:
+            return op.pointwise and complexes.supports(op.numpy.__name__)
         return op.name in translations.OF_PAIRS
     if isinstance(function, np.ufunc):
         return complexes.supports(function.__name__)

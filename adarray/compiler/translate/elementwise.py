@@ -230,8 +230,9 @@ def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value |
     if any(getattr(x, "dtype", None) in PAIRS for x in (result, *operands)) or any(
         isinstance(x, complex) or (isinstance(x, Weak) and x.kind is complex) for x in operands
     ):
-        return apply_ufunc(b, op.numpy, operands) if isinstance(op.numpy, np.ufunc) else None
-    if result.dtype not in PRINTABLE:
+        if isinstance(op.numpy, np.ufunc):
+            return apply_ufunc(b, op.numpy, operands)
+    elif result.dtype not in PRINTABLE:
         return None
     names = [f"x{i}" for i in range(len(operands))]
     expr, truths = _template(op)
@@ -281,7 +282,7 @@ def _is_infinity(b: Builder, call: ValueCall, number: float) -> Translated:
     return b.map("equal", x, b.const(number, x.dtype))
 
 
-of_pairs(np.where)
+of_pairs("where", np.where)
 
 
 @function(np.where)
