@@ -24,7 +24,7 @@ import numpy as np
 
 from adarray.base.types import Function
 from adarray.compiler.ir.builder import PRINTABLE, Builder
-from adarray.compiler.ir.primitives import PythonCall, Slot
+from adarray.compiler.ir.primitives import DType, PythonCall, Slot
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import GpuTarget, Target
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
@@ -33,7 +33,12 @@ from adarray.compiler.rewrite.rebuild import rebuild, renewed
 # half of their frequencies that tells all (negative), and back (positive).
 Kind: TypeAlias = Literal["forward", "inverse", "half", "whole"]
 MOST_AXES = 3  # of one transform
-_REAL = {"F": np.dtype("f"), "D": np.dtype("d"), "f": np.dtype("f"), "d": np.dtype("d")}
+_REAL: dict[str, DType] = {
+    "F": np.dtype("f"),
+    "D": np.dtype("d"),
+    "f": np.dtype("f"),
+    "d": np.dtype("d"),
+}
 _Call: TypeAlias = tuple[Kind, bool]  # and whether numbers are conjugated
 _CALLS: tuple[tuple[Function, _Call], ...] = (
     (np.fft.fft, ("forward", False)),
@@ -44,23 +49,17 @@ _CALLS: tuple[tuple[Function, _Call], ...] = (
     (np.fft.hfft, ("whole", True)),
 )
 # What transforms of several axes begin with, go on with, and end with; their axes.
-_SEVERAL: tuple[tuple[Function, tuple[tuple[Any, Any, Any], Any]], ...] = tuple(
-    (function, (calls, axes))
-    for axes, functions in (
-        (None, (np.fft.fftn, np.fft.ifftn, np.fft.rfftn, np.fft.irfftn)),
-        ((-2, -1), (np.fft.fft2, np.fft.ifft2, np.fft.rfft2, np.fft.irfft2)),
-    )
-    for function, calls in zip(
-        functions,
-        (
-            (np.fft.fft, np.fft.fft, None),
-            (np.fft.ifft, np.fft.ifft, None),
-            (np.fft.rfft, np.fft.fft, None),
-            (None, np.fft.ifft, np.fft.irfft),
-        ),
-        strict=True,
-    )
-)
+_FFTS = np.fft.fft, np.fft.fft, None
+_INVERSE_FFTS = np.fft.ifft, np.fft.ifft, None
+_HALF_FFTS = np.fft.rfft, np.fft.fft, None
+_WHOLE_FFTS = None, np.fft.ifft, np.fft.irfft
+_LAST_TWO = -2, -1
+_SEVERAL: tuple[tuple[Function, tuple[Function | None, Function, Function | None], Any], ...] = (
+    (np.fft.fftn, _FFTS, None), (np.fft.fft2, _FFTS, _LAST_TWO),
+    (np.fft.ifftn, _INVERSE_FFTS, None), (np.fft.ifft2, _INVERSE_FFTS, _LAST_TWO),
+    (np.fft.rfftn, _HALF_FFTS, None), (np.fft.rfft2, _HALF_FFTS, _LAST_TWO),
+    (np.fft.irfftn, _WHOLE_FFTS, None), (np.fft.irfft2, _WHOLE_FFTS, _LAST_TWO),
+)  # fmt: skip
 # The norms with which NumPy multiplies by 1/n, or by 1; with others by sqrt(1/n).
 _DIVIDING = {np.fft.fft: "forward", np.fft.rfft: "forward", np.fft.hfft: "forward"}
 _NORMS = (None, "backward", "ortho", "forward")
@@ -166,12 +165,12 @@ def _axes_of(v: Value) -> list[tuple[Function, int | None, int, Any]]:
     call = v.primitive
     if not isinstance(call, PythonCall) or len(v.args) != 1 or call.args[:1] != (Slot(0),):
         return []
-    known = next((x for f, x in _SEVERAL if call.function is f), None)
+    known = next((x for x in _SEVERAL if call.function is x[0]), None)
     if known is None or v.dtype.char not in _REAL or not (v.size and v.args[0].size):
         return []
     names: dict[str, Any] = dict(zip(("s", "axes", "norm"), call.args[1:], strict=False))
     names |= call.kwargs
-    (first, others, last), default = known
+    _, (first, others, last), default = known
     s, axes, norm = names.pop("s", None), names.pop("axes", default), names.pop("norm", None)
     if any(x is not None for x in names.values()):
         return []
@@ -182,12 +181,12 @@ def _axes_of(v: Value) -> list[tuple[Function, int | None, int, Any]]:
     every = list(zip(lengths, axes, strict=True))
     if not every:
         return []
-    one, rest = every[-1], every[:-1]
     if last is not None:  # to real numbers at the end
-        calls = [(others, *x) for x in rest] + [(last, *one)]
+        functions = [others] * (len(every) - 1) + [last]
     else:
-        calls = [(first, *one)] + [(others, *x) for x in rest[::-1]]
-    return [(*x, norm) for x in calls]
+        functions = [first or others] + [others] * (len(every) - 1)
+        every.reverse()
+    return [(f, *x, norm) for f, x in zip(functions, every, strict=True)]
 
 
 # -- which calls -------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ def _length(call: PythonCall, x: Value, v: Value, axis: int, kind: Kind) -> int:
     if kind != "half":
         return v.shape[axis]
     n = call.kwargs.get("n", call.args[1] if len(call.args) > 1 else None)
-    return x.shape[axis] if n is None else int(n)  # type: ignore[call-overload,no-any-return]
+    return x.shape[axis] if n is None else int(n)  # type: ignore[call-overload]
 
 
 def _together(first: _Transform, then: _Transform) -> _Transform | None:
