@@ -34,34 +34,29 @@ _ALIGNED = 256  # bytes
 _REALS = {"f": "float", "d": "double"}
 _TYPES = {"forward": "C2C", "inverse": "C2C", "half": "R2C", "whole": "C2R"}
 _DIRECTIONS = {"forward": -1, "inverse": 1, "half": 0, "whole": 0}
-KERNELS = "laid", "widened", "laid_pairs"
+KERNELS = "laid", "laid_pairs"
 _TEXT = """
 typedef long long i64;
 typedef %(real)s real;
 struct alignas(2 * sizeof(real)) Pair { real x, y; };
 struct Box { i64 n[%(axes)d], s[%(axes)d], t[%(axes)d]; };
 
-// Copy a box of elements; where it is longer than what there is, zeros.
-template <class From, class To, class F>
-__device__ static void lay(const From *from, To *to, const Box &b, i64 axis, i64 have, F f) {
+// Copy a box of elements.
+template <class T> __device__ static void lay(const T *from, T *to, const Box &b) {
     i64 count = 1;
     for (int k = 0; k < %(axes)d; k++) count *= b.n[k];
     for (i64 e = (i64)blockIdx.x * %(threads)d + threadIdx.x; e < count;
          e += (i64)gridDim.x * %(threads)d) {
         i64 rest = e, of = 0, at = 0;
-        bool inside = true;
         for (int k = %(axes)d - 1; k >= 0; k--) {
             if (b.n[k] == 1) continue;
             const i64 q = count >> 31 ? rest / b.n[k] : (i64)((unsigned)rest / (unsigned)b.n[k]);
             const i64 i = rest - q * b.n[k];
             of += i * b.s[k];
             at += i * b.t[k];
-            inside = inside && (k != axis || i < have);
             rest = q;
         }
-        To x = {};
-        if (inside) x = f(from[of]);
-        to[at] = x;
+        to[at] = from[of];
     }
 }
 
@@ -69,28 +64,16 @@ __device__ static void lay(const From *from, To *to, const Box &b, i64 axis, i64
 
 extern "C" __global__ void __launch_bounds__(%(threads)d)
 laid(const real *from, real *to, i64 n0, i64 n1, i64 n2, i64 n3, i64 n4, i64 s0, i64 s1, i64 s2,
-     i64 s3, i64 s4, i64 t0, i64 t1, i64 t2, i64 t3, i64 t4, i64 axis, i64 have) {
+     i64 s3, i64 s4, i64 t0, i64 t1, i64 t2, i64 t3, i64 t4) {
     const Box b = BOX;
-    lay(from, to, b, axis, have, [](real x) { return x; });
+    lay(from, to, b);
 }
 
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-widened(const real *from, Pair *to, i64 n0, i64 n1, i64 n2, i64 n3, i64 n4, i64 s0, i64 s1,
-        i64 s2, i64 s3, i64 s4, i64 t0, i64 t1, i64 t2, i64 t3, i64 t4, i64 axis, i64 have) {
-    const Box b = BOX;
-    lay(from, to, b, axis, have, [](real x) { return Pair{x, 0}; });
-}
-
-// Conjugated if they are to be, and multiplied by a double whose bits come as an integer.
 extern "C" __global__ void __launch_bounds__(%(threads)d)
 laid_pairs(const Pair *from, Pair *to, i64 n0, i64 n1, i64 n2, i64 n3, i64 n4, i64 s0, i64 s1,
-           i64 s2, i64 s3, i64 s4, i64 t0, i64 t1, i64 t2, i64 t3, i64 t4, i64 axis, i64 have,
-           i64 conjugated, i64 bits) {
+           i64 s2, i64 s3, i64 s4, i64 t0, i64 t1, i64 t2, i64 t3, i64 t4) {
     const Box b = BOX;
-    union { i64 bits; double value; } u;
-    u.bits = bits;
-    const real scale = (real)u.value, other = conjugated ? -scale : scale;
-    lay(from, to, b, axis, have, [=](Pair x) { return Pair{x.x * scale, x.y * other}; });
+    lay(from, to, b);
 }
 """
 
@@ -155,11 +138,7 @@ class _Call(NamedTuple):
 
     kind: Kind
     axes: tuple[int, ...]
-    length: int
-    resized: int
     n: int
-    conjugated: bool
-    scale: float
 
 
 def reads(s: Any) -> tuple[Operand, ...]:
@@ -183,13 +162,10 @@ class _Steps:
         self.call = _Call(*s.args[1:])  # type: ignore[arg-type]
         self.written: list[Record] = []
         self._used = 0  # bytes of workspace
-        result, (o,), shape = s.results[0], s.operands, s.values[0].shape
+        result, shape, call = s.results[0], s.values[0].shape, self.call
         self.char = "f" if result.dtype.char in "fF" else "d"
         self.to = Array(encoder.place(result), shape, c_strides(shape), result.dtype)
-        # What cuFFT reads, and how many numbers it transforms, real ones where there are any.
-        at, call = self.call.resized, self.call
-        self.wanted = (*o.shape[:at], call.length, *o.shape[at + 1 :])
-        self.dtype = np.dtype(self.char if call.kind == "half" else self.char.upper())
+        # How many numbers are transformed, real ones where there are any.
         real = call.kind in ("half", "whole")
         last = call.n if real else shape[call.axes[-1]]
         self.lengths = (*(shape[k] for k in call.axes[:-1]), last)
@@ -197,59 +173,40 @@ class _Steps:
     def records(self) -> list[Record] | None:
         """Return the launches; None if cuFFT or a copy cannot do it."""
         (o,) = self.step.operands
-        place = self.encoder.place(o.buffer, o.offset)
-        given = Array(place, o.shape, o.strides, o.buffer.dtype)
-        laid = _layouts(self._laid(self.wanted), self.to, self.call.axes)
+        operand = Array(self.encoder.place(o.buffer, o.offset), o.shape, o.strides, o.buffer.dtype)
+        laid = _layouts(operand._replace(strides=c_strides(o.shape)), self.to, self.call.axes)
         if laid is not None and self._aligned(laid) and self._align(self.to.place):
-            done = self._straight(o, given)
+            done = self._straight(operand, self.call.kind != "whole" or self._is_private(o))
         else:
-            done = self._with_axes_last(given)
+            done = self._with_axes_last(operand)
         return self.written if done else None
 
-    def _straight(self, o: Operand, given: Array) -> bool:
+    def _straight(self, operand: Array, may_be_lost: bool) -> bool:
         """Transform an operand where it is, or a copy of it, to where the result belongs."""
-        scale = self.call.scale
-        laid = _layouts(given, self.to, self.call.axes) if self._serves(o, given) else None
-        if laid is None or not self._aligned(laid) or not self._align(given.place):
-            lying = self._room(self.wanted, self.dtype)
-            if not self._copy_operand(given, lying, scale):
+        laid = _layouts(operand, self.to, self.call.axes) if may_be_lost else None
+        if laid is None or not self._aligned(laid) or not self._align(operand.place):
+            copy = self._room(operand.shape, operand.dtype)
+            if not self._copy(operand, copy):
                 return False
-            given, scale = lying, 1.0
-            laid = _layouts(given, self.to, self.call.axes)
+            operand, laid = copy, _layouts(copy, self.to, self.call.axes)
         assert laid is not None
-        if not self._execute(laid, given, self.to):
-            return False
-        return self._unchanged(scale) or self._copy(self.to, self.to, self._conjugates, scale)
+        return self._execute(laid, operand, self.to)
 
-    def _with_axes_last(self, given: Array) -> bool:
+    def _with_axes_last(self, operand: Array) -> bool:
         """Transform a copy of an operand to one of the result, both with the axes last."""
         axes, count = self.call.axes, len(self.to.shape)
         order = [k for k in range(count) if k not in axes] + [*axes]
-        wanted = tuple(self.wanted[k] for k in order)
-        after = _transposed(self.to, order)
-        lying, result = self._room(wanted, self.dtype), self._room(after.shape, after.dtype)
-        laid = _layouts(lying, result, tuple(range(count - len(axes), count)))
+        before, after = _transposed(operand, order), _transposed(self.to, order)
+        copy, result = (self._room(x.shape, x.dtype) for x in (before, after))
+        laid = _layouts(copy, result, tuple(range(count - len(axes), count)))
         assert laid is not None
-        into = _transposed(lying, sorted(range(count), key=order.__getitem__))
         return (
-            self._copy_operand(given, into, self.call.scale)
-            and self._execute(laid, lying, result)
-            and self._copy(result, after, self._conjugates)
+            self._copy(before, copy)
+            and self._execute(laid, copy, result)
+            and self._copy(result, after)
         )
 
     # -- the operand -----------------------------------------------------------------------
-
-    def _laid(self, shape: tuple[int, ...]) -> Array:
-        """Return an array in C order, which is nowhere."""
-        return Array(SlotOffset(-1), shape, c_strides(shape), self.dtype)
-
-    def _serves(self, o: Operand, given: Array) -> bool:
-        """Whether cuFFT may have an operand itself."""
-        if given.shape != self.wanted or given.dtype != self.dtype:
-            return False
-        if self.call.kind == "whole":
-            return not self.call.conjugated and self._is_private(o)
-        return True
 
     def _is_private(self, o: Operand) -> bool:
         """Whether a step may destroy an operand: a temporary that no later one touches."""
@@ -301,25 +258,7 @@ class _Steps:
             )
         return True
 
-    @property
-    def _conjugates(self) -> bool:
-        """Whether the result is conjugated."""
-        return self.call.conjugated and self.call.kind == "half"
-
-    def _unchanged(self, scale: float) -> bool:
-        """Whether the result is what cuFFT writes."""
-        return scale == 1 and not self._conjugates
-
     # -- copies ----------------------------------------------------------------------------
-
-    def _copy_operand(self, given: Array, to: Array, scale: float) -> bool:
-        """Note a copy of the operand, filled up, conjugated and multiplied as it is to be."""
-        call = self.call
-        if not self._copy(given, to, call.conjugated and call.kind == "whole", scale, call.resized):
-            return False
-        # Real numbers that become complex ones are multiplied afterwards.
-        widened = to.dtype.kind == "c" and given.dtype.kind != "c"
-        return not widened or scale == 1 or self._copy(to, to, False, scale)
 
     def _room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array in C order in the workspace."""
@@ -328,26 +267,17 @@ class _Steps:
         self._used += -(-size // _ALIGNED) * _ALIGNED
         return Array(place, shape, c_strides(shape), dtype)
 
-    def _copy(
-        self, of: Array, to: Array, conjugated: bool = False, scale: float = 1.0, resized: int = -1
-    ) -> bool:
-        """Note a copy; `of` may be shorter along an axis. Return False if it has many axes."""
-        dims = _dims(of, to, resized)
+    def _copy(self, of: Array, to: Array) -> bool:
+        """Note a copy; return False if it has many axes."""
+        dims = [_Dim(*x) for x in zip(to.shape, of.strides, to.strides, strict=True)]
+        dims = _joined(sorted(dims, key=lambda d: -d.other))
         if len(dims) > AXES:
             return False
         dims = [_Dim(1, 0, 0)] * (AXES - len(dims)) + dims
-        axis = next((k for k, d in enumerate(dims) if d.resized), -1)
-        have = of.shape[resized] if axis >= 0 else 0
-        numbers = [*(d.count for d in dims), *(d.step for d in dims), *(d.other for d in dims)]
-        numbers += [axis, have]
-        name = "laid"
-        if to.dtype.kind == "c":
-            name = "laid_pairs" if of.dtype.kind == "c" else "widened"
-        if name == "laid_pairs":
-            numbers += [int(conjugated), int(np.float64(scale).view(np.int64))]
+        name = "laid_pairs" if to.dtype.kind == "c" else "laid"
         function = self.encoder.gpu.fourier_kernel(name, self.char)
         blocks = min(-(-math.prod(to.shape) // THREADS), _BLOCKS)
-        arguments = of.place, to.place, *numbers
+        arguments = of.place, to.place, *(n for numbers in zip(*dims, strict=True) for n in numbers)
         self.written.append(KernelRecord(function, (blocks, 1, 1), (THREADS, 1, 1), 0, arguments))
         return True
 
@@ -356,12 +286,11 @@ class _Steps:
 
 
 class _Dim(NamedTuple):
-    """An axis of two arrays at once: their strides."""
+    """An axis of two arrays at once: its extent and their strides."""
 
     count: int
     step: int
     other: int
-    resized: bool = False
 
 
 class _Laid(NamedTuple):
@@ -382,28 +311,13 @@ def _joined(dims: list[_Dim]) -> list[_Dim]:
     """Return axes, of which those that follow each other without gaps on both sides are one."""
     joined: list[_Dim] = []
     for d in dims:
-        if d.count == 1 and not d.resized:
+        if d.count == 1:
             continue
-        before = joined[-1] if joined else None
-        if (
-            before is not None
-            and not (d.resized or before.resized)
-            and before.step == d.count * d.step
-            and before.other == d.count * d.other
-        ):
-            joined[-1] = _Dim(before.count * d.count, d.step, d.other)
+        if joined and joined[-1][1:] == (d.count * d.step, d.count * d.other):
+            joined[-1] = _Dim(joined[-1].count * d.count, d.step, d.other)
         else:
             joined.append(d)
     return joined
-
-
-def _dims(of: Array, to: Array, resized: int) -> list[_Dim]:
-    """Return the axes of a copy, in the order in which the result lies in memory."""
-    dims = [
-        _Dim(n, s, t, k == resized and of.shape[k] < n)
-        for k, (n, s, t) in enumerate(zip(to.shape, of.strides, to.strides, strict=True))
-    ]
-    return _joined(sorted(dims, key=lambda d: -d.other))
 
 
 def _layouts(of: Array, to: Array, axes: tuple[int, ...]) -> _Laid | None:

@@ -45,10 +45,10 @@ def on_host(run: Any) -> list[str]:
 def compared(gpu: FakeGpu, f: Any, *args: Any) -> Any:
     """Run four times, as launches and graphs; compare with the interpreter; return the run."""
     r, run = executable(gpu, f, list(args))
-    assert "fourier" not in on_host(run)
+    assert on_host(run) == []
     for _ in range(4):
         check(r, run, r.arrays)
-    assert run.counts().replays >= 2
+    assert run.counts().replays == 2
     return run
 
 
@@ -130,8 +130,8 @@ def test_several_axes_are_one_transform(
     r, run = executable(gpu, along if derived else f, [real(*n), pairs(*n)])
     for _ in range(4):
         check(r, run, r.arrays)
-    forms = [form for form, _ in gpu.driver.plans]
-    assert [len(form.lengths) for form in forms] == [3, 3, 3, 3, 2, 2, 2, 1, 1]
+    ranks = sorted(len(form.lengths) for form, _ in gpu.driver.plans)
+    assert ranks == [1, 1, 2, 2, 2, 3, 3, 3, 3]
 
 
 def test_transforms_that_others_read_stay(gpu: FakeGpu) -> None:
@@ -274,7 +274,7 @@ def on_gpu_compared(f: Any, *args: Any) -> Any:
     arrays = [np.asarray(x) for x in r.arrays]
     expected = interpret(r.program, arrays)
     run = compiled(plan(r.program))
-    assert "fourier" not in on_host(run)
+    assert on_host(run) == []
     single = {np.dtype(np.float32), np.dtype(np.complex64)}
     for _ in range(5):
         for got, want in zip(run([cupy.asarray(x) for x in arrays]), expected, strict=True):
@@ -298,8 +298,7 @@ def test_kinds_on_a_gpu(name: str, char: str) -> None:
 
     args = operand(name, (6, 20, 33), char), operand(name, (1 << 18,), char)
     run = on_gpu_compared(f, *args, operand(name, (10007,), char))
-    if name in OF_REAL or name == "irfft":
-        assert run.counts().replays > 0
+    assert run.counts().replays > 0
 
 
 @pytest.mark.gpu

@@ -16,17 +16,26 @@ References
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from adarray.base.types import Function
-from adarray.compiler.ir.builder import PRINTABLE, Builder
-from adarray.compiler.ir.primitives import DType, PythonCall, Slot
+from adarray.compiler.ir.builder import PAIRS, Builder
+from adarray.compiler.ir.primitives import (
+    DType,
+    GatherND,
+    Map,
+    PythonCall,
+    Reduce,
+    Slot,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import GpuTarget, Target
+from adarray.compiler.ir.uses import numeric
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 # From complex to complex numbers with negative or positive exponents; from real numbers to the
@@ -105,13 +114,12 @@ def fourier_calls(program: Program, target: Target) -> Program:
     found = {v: t for v in program.values if (t := _transform(v)) is not None}
     if not found:
         return program
-    readers = Counter(a for v in program.values for a in v.args)
-    readers.update(program.outputs)
+    neighbours = _Neighbours(program)
     merged: set[Value] = set()
     for v in found:
         before = v.args[0]
         both = _together(found[before], found[v]) if before in found else None
-        if both is not None and readers[before] == 1:
+        if both is not None and neighbours.reads_alone(v):
             found[v] = both
             merged.add(before)
     new: dict[Value, Value] = {}
@@ -121,7 +129,8 @@ def fourier_calls(program: Program, target: Target) -> Program:
             new[v] = new.get(v.args[0], v.args[0])  # which nobody reads
         elif v in found:
             operand = found[v].operand
-            new[v] = _written(b, v, found[v], new.get(operand, operand))
+            early = not neighbours.kernels_read(v) and neighbours.kernel_writes(operand)
+            new[v] = _written(b, v, found[v], new.get(operand, operand), early)
         else:
             new[v] = renewed(b, v, args)
         return new[v]
@@ -268,32 +277,71 @@ def _together(first: _Transform, then: _Transform) -> _Transform | None:
 # -- calls in their place ----------------------------------------------------------------------
 
 
-def _written(b: Builder, v: Value, t: _Transform, x: Value) -> Value:
-    """Make the value of a transform; real numbers are multiplied, where there are any."""
+class _Neighbours:
+    """Which values of a program kernels compute beside a transform."""
+
+    def __init__(self, program: Program) -> None:
+        self._outputs = frozenset(program.outputs)
+        self._readers: dict[Value, list[Value]] = defaultdict(list)
+        for v in program.values:
+            for a in dict.fromkeys(v.args):
+                self._readers[a].append(v)
+
+    def reads_alone(self, v: Value) -> bool:
+        """Whether nothing else reads the operand of a value."""
+        (x,) = v.args
+        return self._readers[x] == [v] and x not in self._outputs
+
+    def kernels_read(self, v: Value) -> bool:
+        """Whether kernels read a value, and nothing else does."""
+        if v in self._outputs or not self._readers[v]:
+            return False
+        return all(
+            self.kernels_read(r) if isinstance(r.primitive, View) else _in_kernel(r)
+            for r in self._readers[v]
+        )
+
+    def kernel_writes(self, x: Value) -> bool:
+        """Whether a kernel computes a value, for one reader."""
+        while isinstance(x.primitive, View) and len(self._readers[x]) == 1:
+            (x,) = x.args
+        return len(self._readers[x]) == 1 and x not in self._outputs and _in_kernel(x)
+
+
+def _in_kernel(v: Value) -> bool:
+    """Whether a value is computed among others."""
+    return isinstance(v.primitive, Map | Reduce | GatherND) and numeric(v.dtype)
+
+
+def _written(b: Builder, v: Value, t: _Transform, x: Value, early: bool) -> Value:
+    """Make the value of a transform, multiplied before it, if it is to be `early`, or after it."""
     real = _REAL[v.dtype.char]
-    if x.dtype.kind != "c":
-        x = b.cast(x, real)
+    x = b.cast(x, real if t.kind == "half" else np.result_type(real, np.complex64))
     x = _resized(b, x, t.resized, t.length)
-    scale = t.scale
-    if t.kind == "half":
-        x, scale = _scaled(b, x, scale), 1.0
-    own = scale if t.kind != "whole" and v.dtype not in PRINTABLE else 1.0
-    params = t.kind, t.axes, t.length, t.resized, t.n, t.conjugated, own
-    result = b.make(PythonCall(fourier, (Slot(0), *params), {}), (x,), v.shape, v.dtype)
-    return result if own == scale else _scaled(b, result, scale)
+    if t.conjugated and t.kind == "whole":
+        x = b.map("conjugate", x)
+    if early:
+        x = _scaled(b, x, t.scale)
+    call = PythonCall(fourier, (Slot(0), t.kind, t.axes, t.n), {})
+    result = b.make(call, (x,), v.shape, v.dtype)
+    if t.conjugated and t.kind == "half":
+        result = b.map("conjugate", result)
+    return result if early else _scaled(b, result, t.scale)
 
 
 def _scaled(b: Builder, x: Value, scale: float) -> Value:
-    return x if scale == 1 else b.map("multiply", x, b.const(scale, x.dtype))
+    if scale == 1:
+        return x
+    if x.dtype in PAIRS:
+        return b.paired(*(_scaled(b, part, scale) for part in b.parts(x)))
+    return b.map("multiply", x, b.const(scale, x.dtype))
 
 
 def _resized(b: Builder, x: Value, axis: int, length: int) -> Value:
-    """Cut or fill up an operand; complex ones are filled up by the call."""
+    """Cut or fill up an operand."""
     have = x.shape[axis]
-    if have > length:
-        return b.slice(x, axis, 0, length)
-    if have == length or x.dtype.kind == "c":
-        return x
+    if have >= length:
+        return x if have == length else b.slice(x, axis, 0, length)
     shape = (*x.shape[:axis], length - have, *x.shape[axis + 1 :])
     return b.concatenate([x, b.full(shape, 0, x.dtype)], axis)
 
@@ -301,32 +349,20 @@ def _resized(b: Builder, x: Value, axis: int, length: int) -> Value:
 # -- what they compute, on plain arrays --------------------------------------------------------
 
 
-def fourier(
-    a: np.ndarray, kind: Kind, axes: tuple[int, ...], length: int, resized: int, n: int,
-    conjugated: bool, scale: float,
-) -> np.ndarray:  # fmt: skip
-    """Return a transform along axes, whose factor is `scale`.
+def fourier(a: np.ndarray, kind: Kind, axes: tuple[int, ...], n: int) -> np.ndarray:
+    """Return a transform along axes, without a factor.
 
     Parameters
     ----------
     a : ndarray
+        Real for ``"half"``, else complex.
     kind : {"forward", "inverse", "half", "whole"}
     axes : tuple of int
         In ascending order, adjacent; real numbers become half along the last one.
-    length : int
-        What `a` is filled up to with zeros.
-    resized : int
-        Along this axis.
     n : int
         Of real numbers along the last axis.
-    conjugated : bool
-        Whether the operand of ``"whole"`` or the result of ``"half"`` is.
-    scale : float
     """
     x: Any = a
-    if x.shape[resized] < length:
-        shape = (*x.shape[:resized], length - x.shape[resized], *x.shape[resized + 1 :])
-        x = np.concatenate([x, np.zeros(shape, x.dtype)], axis=resized)
     last = axes[-1]
     if kind == "half":
         x = np.fft.rfft(x, n, last, "backward")
@@ -335,8 +371,4 @@ def fourier(
             x = np.fft.fft(x, None, axis, "backward")
         else:
             x = np.fft.ifft(x, None, axis, "forward")
-    if kind == "whole":
-        x = np.fft.irfft(np.conjugate(x) if conjugated else x, n, last, "forward")
-    elif conjugated:
-        x = np.conjugate(x)
-    return x if scale == 1 else x * scale  # type: ignore[no-any-return]
+    return x if kind != "whole" else np.fft.irfft(x, n, last, "forward")
