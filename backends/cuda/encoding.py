@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from adarray_backends.cuda import checks, solvers, tuning
+from adarray_backends.cuda import checks, fourier, solvers, tuning
 from adarray_backends.cuda.launcher import (
     FLAGS,
     Extent,
@@ -25,6 +26,7 @@ from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, P
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
 from adarray.compiler.ir.target import GpuTarget
+from adarray.compiler.planning.buffers import touched
 from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu.launch import ZEROS, LaunchSizes, grids, launch_of
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, RegisterRows, Schedule
@@ -174,6 +176,11 @@ class CudaEncoder:
             return SlotOffset(ARENA, buffer.offset + offset)
         return SlotOffset(self.slots[buffer], offset)
 
+    @cached_property
+    def last(self) -> dict[Buffer, int]:
+        """The last step that touches each buffer."""
+        return {b: i for i, s in enumerate(self.plan.steps) for b in touched(s)}
+
     def input_slot(self, slot: int) -> int | None:
         """Return the input whose memory a slot is: -1 one unknown, None the plan's own."""
         return self._input_slots.get(slot)
@@ -288,7 +295,11 @@ class CudaEncoder:
     def _records(self, i: int, step: Any, functions: dict[str, Any]) -> list[Record] | None:
         """Return the launches of a step; None if Python runs it."""
         if isinstance(step, CallStep):
-            return self._convolution(step) or solvers.records(self, step, SlotOffset(REFUSED))
+            return (
+                self._convolution(step)
+                or solvers.records(self, step, SlotOffset(REFUSED))
+                or fourier.records(self, step)
+            )
         if isinstance(step, MatmulStep):
             return self._product(step)
         schedule, sizes, text = self.kernels[i]
@@ -324,10 +335,10 @@ class CudaEncoder:
         return notes.records if len(notes.records) <= MOST_RECORDS else None
 
     def _extents(self, first: int, last: int) -> list[Extent]:
-        """Return the bytes that products read of each slot that is an input."""
+        """Return the bytes that libraries read of each slot that is an input."""
         spans: dict[int, tuple[int, int]] = {}
         for s in self.plan.steps[first:last]:
-            for o in s.operands if isinstance(s, MatmulStep) else ():
+            for o in s.operands if isinstance(s, MatmulStep) else fourier.reads(s):
                 if o.buffer.kind != "input" or 0 in o.shape:
                     continue
                 reach = [(n - 1) * k for n, k in zip(o.shape, o.strides, strict=True)]

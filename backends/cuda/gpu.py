@@ -15,7 +15,9 @@ from adarray_backends.cuda import (
     conv,
     conv_work,
     cublas,
+    cufft,
     cusolver,
+    fourier,
     lt,
     modules,
     products,
@@ -250,6 +252,14 @@ class Gpu:
     def solver_one(self, char: str) -> int:
         """Return the address of the number 1, on the host."""
         return cublas.one(char)
+
+    def transform(self, form: fourier.TransformForm) -> cufft.CufftPlan | None:
+        """Return a plan of cuFFT; None if it has none."""
+        return cufft.plan(form)
+
+    def fourier_kernel(self, name: str, char: str) -> int:
+        """Return the address of a kernel of `fourier` for a dtype."""
+        return int(cufft.kernels(cupy.cuda.runtime.getDevice(), char)[name].ptr)
 
     def load(self, texts: Iterable[KernelText]) -> ModuleFunctions:
         """Return compiled kernels."""

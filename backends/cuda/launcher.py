@@ -30,6 +30,7 @@ FUNCTIONS = (
 PRODUCTS = "cublasGemmStridedBatchedEx", "cublasLtMatmul"
 BLAS = 1 << 16
 LINALG = 1 << 17
+FOURIER = 3 << 16
 REFUSED = 1 << 20
 MOVES = -2
 FLAGS = 16
@@ -117,6 +118,26 @@ class LinalgRecord(NamedTuple):
         return [*words, self.which]
 
 
+class FourierRecord(NamedTuple):
+    """A transform of cuFFT: operand, result, memory to work in, and the plan.
+
+    `direction` is 0 where one side is real. `functions` are the addresses of what runs the plan,
+    sets its stream, and sets its memory.
+    """
+
+    operand: SlotOffset
+    out: SlotOffset
+    workspace: SlotOffset
+    plan: int
+    direction: int
+    functions: tuple[int, int, int]
+
+    def words(self) -> list[int]:
+        """Return the transform as device_steps.c reads it."""
+        places = *self.operand, *self.out, *self.workspace
+        return [5, 3, *places, self.plan, self.direction, *self.functions]
+
+
 class Extent(NamedTuple):
     """The bytes of a slot that products read; none if it cannot be copied for them."""
 
@@ -154,7 +175,7 @@ class RecordingStream(NamedTuple):
     owners: tuple[Any, ...] = ()
 
 
-Record = KernelRecord | MatmulRecord | LtMatmulRecord | LinalgRecord
+Record = KernelRecord | MatmulRecord | LtMatmulRecord | LinalgRecord | FourierRecord
 
 
 def encode(records: list[Record], extents: list[Extent]) -> np.ndarray:

@@ -14,6 +14,7 @@ from adarray_backends.cuda.results import Results
 from adarray.compiler.ir.plan import CallStep, MatmulStep, Operand
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
+from adarray.compiler.rewrite.fourier import fourier
 
 FRESH, DONATED, VIEW, COPY = range(4)  # what a result is
 
@@ -193,7 +194,8 @@ class Operands:
 def keeps_nothing(function: Any) -> bool:
     """Whether a function neither writes to its operands nor keeps them for later."""
     module = getattr(function, "__module__", None) or ""
-    return isinstance(function, np.ufunc) or function is np.sum or module.startswith("numpy.fft")
+    known = function is np.sum or function is fourier
+    return isinstance(function, np.ufunc) or known or module.startswith("numpy.fft")
 
 
 def writes_its_result(s: CallStep) -> bool:

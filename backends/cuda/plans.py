@@ -335,7 +335,9 @@ class CudaExecutable(CompiledPlan):
 
     def _fault(self, step: int, status: int, what: str) -> BackendError:
         """Return the error for a step."""
-        if status >= launcher.LINALG:
+        if status >= launcher.FOURIER:
+            words = f"cuFFT's status {status - launcher.FOURIER}"
+        elif status >= launcher.LINALG:
             words = f"the status {status - launcher.LINALG} of cuSOLVER or cuBLAS"
         elif status >= launcher.BLAS:
             words = f"cuBLAS's status {status - launcher.BLAS}"

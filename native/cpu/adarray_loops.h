@@ -161,6 +161,8 @@ ADARRAY_PADDING(uint8_t, u8)
 ADARRAY_PADDING(uint16_t, u16)
 ADARRAY_PADDING(uint32_t, u32)
 ADARRAY_PADDING(uint64_t, u64)
+ADARRAY_PADDING(adarray_c64, c64)
+ADARRAY_PADDING(adarray_c128, c128)
 
 /* Copy what will not be read soon past the caches, which need not fetch it first then. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__)

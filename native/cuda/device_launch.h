@@ -19,6 +19,7 @@ enum {
     ADARRAY_DEVICE_MOVES = -2,
     ADARRAY_DEVICE_BLAS = 1 << 16,
     ADARRAY_DEVICE_LINALG = 1 << 17, /* and those of cuSOLVER, and of cuBLAS's triangular solve */
+    ADARRAY_DEVICE_FOURIER = 3 << 16, /* and those of cuFFT */
     ADARRAY_DEVICE_REFUSED = 1 << 20, /* plus the code that a kernel gave */
 };
 /* What adarray_device_count counts: launches of graphs, graphs that were made, nodes of them that

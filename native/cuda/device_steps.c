@@ -120,8 +120,35 @@ static int linalg(DeviceRunner *r, const Step *s)
     return status ? ADARRAY_DEVICE_LINALG + status : 0;
 }
 
+/* Transform as cuFFT does; operands: what is read, the result, workspace; numbers: the plan, the
+ * direction, 0 if one side is real, and the addresses of what runs a plan, sets its stream, and sets
+ * its memory. */
+static int fourier(DeviceRunner *r, const Step *s, void *stream)
+{
+    static atomic_flag setting = ATOMIC_FLAG_INIT; /* other runners share the plan */
+    union {
+        uintptr_t address;
+        int (*set)(int, void *);
+        int (*complex)(int, void *, void *, int);
+        int (*real)(int, void *, void *);
+    } run = {(uintptr_t)s->numbers[2]}, on = {(uintptr_t)s->numbers[3]},
+      with = {(uintptr_t)s->numbers[4]};
+    const int plan = (int)s->numbers[0], direction = (int)s->numbers[1];
+    void *at[3];
+    for (int i = 0; i < 3; i++) at[i] = place_of_product(r, &s->arguments[i]);
+    while (atomic_flag_test_and_set(&setting)) {}
+    int status = on.set(plan, stream);
+    if (!status) status = with.set(plan, at[2]);
+    if (!status)
+        status = direction ? run.complex(plan, at[0], at[1], direction)
+                           : run.real(plan, at[0], at[1]);
+    atomic_flag_clear(&setting);
+    return status ? ADARRAY_DEVICE_FOURIER + status : 0;
+}
+
 int adarray_device_launch(DeviceRunner *r, const Step *s, void *stream, void *blas)
 {
+    if (s->kind == STEP_FOURIER) return fourier(r, s, stream);
     if (s->kind == STEP_LINALG) return linalg(r, s);
     if (s->kind == STEP_PRODUCT) return product(r, s, blas);
     if (s->kind == STEP_PRODUCT_LT) return product_lt(r, s, stream, blas);
@@ -137,7 +164,7 @@ typedef struct { int64_t head, operands, tail; } Layout;
 
 static const Layout LAYOUTS[] = {
     [STEP_KERNEL] = {10, -1, 0}, [STEP_PRODUCT] = {2, 3, 17}, [STEP_PRODUCT_LT] = {2, 6, 10},
-    [STEP_LINALG] = {3, -1, 1},
+    [STEP_LINALG] = {3, -1, 1}, [STEP_FOURIER] = {2, 3, 5},
 };
 
 /* The arguments that each function of linear algebra takes. */
@@ -146,8 +173,8 @@ static const int64_t LINALG_ARGUMENTS[] = {
 };
 
 /* Read steps: the kind, the number of arguments, of a kernel its function, grid, block and shared
- * memory, of linear algebra its function, the arguments as pairs, of a product its numbers, of
- * linear algebra which function it is. Return the words that were read, or
+ * memory, of linear algebra its function, the arguments as pairs, of a product or a transform its
+ * numbers, of linear algebra which function it is. Return the words that were read, or
  * -1; *longest and *total become numbers of arguments. */
 static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *longest,
                           int64_t *total)
@@ -156,7 +183,7 @@ static int64_t read_steps(DeviceRunner *r, int64_t at, int64_t count, int64_t *l
     for (int64_t i = 0; i < r->n_steps; i++) {
         const int64_t *w = r->words + at;
         Step *s = &r->steps[i];
-        if (at + 2 > count || w[0] < STEP_KERNEL || w[0] > STEP_LINALG) return -1;
+        if (at + 2 > count || w[0] < STEP_KERNEL || w[0] > STEP_FOURIER) return -1;
         const Layout *l = &LAYOUTS[w[0]];
         s->kind = w[0];
         s->n = w[1];

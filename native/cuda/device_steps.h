@@ -6,7 +6,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-enum { STEP_KERNEL = 1, STEP_PRODUCT = 2, STEP_PRODUCT_LT = 3, STEP_LINALG = 4 };
+enum {
+    STEP_KERNEL = 1, STEP_PRODUCT = 2, STEP_PRODUCT_LT = 3, STEP_LINALG = 4, STEP_FOURIER = 5
+};
 /* What a step of linear algebra calls; solvers.py has the same numbers. */
 enum { LINALG_LU, LINALG_SOLVE, LINALG_CHOLESKY, LINALG_TRIANGLE, LINALG_COUNT };
 enum {
@@ -54,7 +56,8 @@ typedef struct {
     unsigned grid[3], block[3], shared;
     int64_t n;
     const Argument *arguments;
-    /* Products: what the library must know beside addresses; of linear algebra, which function. */
+    /* Products and transforms: what the library must know beside addresses; of linear algebra,
+     * which function. */
     const int64_t *numbers;
 } Step;
 

@@ -29,6 +29,27 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
 #define ADARRAY_SIGNBIT_f32(x) adarray_sign_bit_f32(x)
 #endif
 
+/* Complex numbers: kernels read and write them, and compute with their parts. */
+#if defined(__cplusplus) /* CUDA, and what runs its kernels on a processor */
+struct alignas(8) adarray_c64 { float re, im; };
+struct alignas(16) adarray_c128 { double re, im; };
+#define adarray_real_f64(z) ((z).re)
+#define adarray_imag_f64(z) ((z).im)
+#define adarray_paired_c64(re, im) (adarray_c64{re, im})
+#define adarray_paired_c128(re, im) (adarray_c128{re, im})
+#else
+/* Compilers split what they read and write of these types into parts, so that loops over them
+ * become vector code; of structs they do not. */
+typedef float _Complex adarray_c64;
+typedef double _Complex adarray_c128;
+#define adarray_real_f64(z) (__real__ (z))
+#define adarray_imag_f64(z) (__imag__ (z))
+#define adarray_paired_c64(re, im) __builtin_complex(re, im)
+#define adarray_paired_c128(re, im) __builtin_complex(re, im)
+#endif
+#define adarray_real_f32(z) adarray_real_f64(z)
+#define adarray_imag_f32(z) adarray_imag_f64(z)
+
 #define ADARRAY_N64(name) adarray_##name##_f64
 #define ADARRAY_N32(name) adarray_##name##_f32
 #define ADARRAY_M64(name) name

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from adarray_backends.cuda.fourier import Layout, TransformForm
 from adarray_backends.cuda.launcher import FUNCTIONS, PRODUCTS
 from cffi import FFI
 
@@ -40,6 +41,9 @@ _SIGNATURES = {
     "getrs": "int(*)(void *, int, int, int, void *, int, int *, void *, int, int *)",
     "potrf": "int(*)(void *, int, int, void *, int, void *, int, int *)",
     "trsm": "int(*)(void *, int, int, int, int, int, int, void *, void *, int, void *, int)",
+    "transform": "int(*)(int, void *, void *, int)",
+    "real transform": "int(*)(int, void *, void *)",
+    "set": "int(*)(int, void *)",
     "cublasLtMatmul": "int(*)(void *, void *, void *, void *, void *, void *, void *, void *, "
     "void *, void *, void *, void *, void *, void *, size_t, void *)",
 }
@@ -76,6 +80,18 @@ class FakeDriver:
         self.kernels: dict[int, tuple[str, int, Callable[..., int]]] = {}
         self.ones = {"f": self.ffi.new("float *", 1.0), "d": self.ffi.new("double *", 1.0)}
         self._linalg: dict[tuple[str, str], tuple[Any, int]] = {}
+        # Of cuFFT: what plans are for, and the stream and memory that each was told last.
+        self.plans: list[tuple[TransformForm, int]] = []
+        self.told: dict[tuple[str, int], int] = {}
+        self._cufft = [
+            self.ffi.callback(_SIGNATURES[kind], body)
+            for kind, body in (
+                ("transform", self._transform),
+                ("real transform", partial(self._transform, direction=0)),
+                ("set", partial(self._tell_plan, "stream")),
+                ("set", partial(self._tell_plan, "memory")),
+            )
+        ]
         self.graphs: dict[int, list[Any]] = {}
         self.recording: dict[int, list[Any]] = {}
         self._next = 1 << 20
@@ -158,6 +174,62 @@ class FakeDriver:
         )
         x[...] = solution.T
         return self._noted("trsm")
+
+    def cufft(self, form: TransformForm, room: int) -> tuple[int, tuple[int, int, int]]:
+        """Return a plan's number, and addresses of what runs it, and sets stream and memory."""
+        self.plans.append((form, room))
+        run, real, *setting = (int(self.ffi.cast("uintptr_t", f)) for f in self._cufft)
+        return len(self.plans) - 1, (run if form.kind == "C2C" else real, *setting)  # type: ignore[return-value]
+
+    def _tell_plan(self, what: str, plan: int, place: Any) -> int:
+        self.told[what, plan] = self._id(place)
+        return self._noted(f"set {what}")
+
+    def _transform(self, plan: int, operand: Any, out: Any, direction: int) -> int:
+        """Compute what cuFFT does; what it destroys becomes nan."""
+        form, room = self.plans[plan]
+        real, pairs = np.dtype(form.char), np.dtype(form.char.upper())
+        work = self._memory(
+            self.ffi.cast("void *", self.told["memory", plan]), np.dtype(np.uint8), (room,), (1,)
+        )
+        half = (*form.lengths[:-1], form.lengths[-1] // 2 + 1)
+        axes = range(1, 1 + len(half))
+
+        def array(p: Any, layout: Layout, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            assert not self._id(p) % pairs.itemsize
+            strides = [layout.step]
+            for n, length in zip(layout.embed[:0:-1], shape[:0:-1], strict=True):
+                assert n >= length
+                strides.insert(0, strides[0] * n)
+            assert layout.embed[0] >= shape[0]
+            return self._memory(p, dtype, (form.count, *shape), (layout.distance, *strides))
+
+        if form.kind == "C2C":
+            assert direction in (-1, 1)
+            x = array(operand, form.operand, form.lengths, pairs)
+            y = array(out, form.result, form.lengths, pairs)
+        elif form.kind == "R2C":
+            assert direction == 0
+            x = array(operand, form.operand, form.lengths, real)
+            y = array(out, form.result, half, pairs)
+        else:
+            assert direction == 0
+            x = array(operand, form.operand, half, pairs)
+            y = array(out, form.result, form.lengths, real)
+
+        def compute() -> None:
+            work[...] = 0xA5
+            if form.kind == "R2C":
+                y[...] = np.fft.rfftn(x, form.lengths, axes)
+            elif form.kind == "C2R":
+                y[...] = np.fft.irfftn(x, form.lengths, axes, norm="forward")
+                x[...] = np.nan
+            elif direction < 0:
+                y[...] = np.fft.fftn(x, axes=axes)
+            else:
+                y[...] = np.fft.ifftn(x, axes=axes, norm="forward")
+
+        return self._noted("transform", form) or self._put(self.told["stream", plan], compute)
 
     def names(self) -> list[str]:
         """Return the names of the functions that were called, and forget them."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import adarray_native
 import numpy as np
-from adarray_backends.cuda import solvers
+from adarray_backends.cuda import fourier, solvers
 from adarray_backends.cuda.launcher import (
     FLAGS as WORDS,
 )
@@ -66,6 +66,14 @@ class FakeProduct(NamedTuple):
 
     def words(self) -> tuple[int, ...]:
         return (self.number, *(0,) * 7, self.workspace, self.tell)
+
+
+class FakeTransform(NamedTuple):
+    """A plan of cuFFT."""
+
+    number: int
+    functions: tuple[int, int, int]
+    room: int = 768
 
 
 class Memory(NamedTuple):
@@ -128,6 +136,8 @@ class FakeGpu:
         How many more allocations succeed; -1 for all.
     lt : bool
         Whether cuBLASLt computes products that only it adds to something.
+    cufft : bool
+        Whether cuFFT has plans.
     """
 
     ndarray = FakeArray
@@ -144,6 +154,8 @@ class FakeGpu:
         self.released = 0
         self.handles: dict[int, int] = {}
         self.solvers: dict[str, dict[str, Any]] = {}
+        self.transforms: dict[str, dict[str, Any]] = {}
+        self.cufft = True
         self._units = 0
         self.busy = native().ffi.new("int *")
         self.units: list[Any] = []
@@ -264,7 +276,20 @@ class FakeGpu:
     def solver_one(self, char: str) -> int:
         return int(self.driver.ffi.cast("uintptr_t", self.driver.ones[char]))
 
-    def load(self, texts: Iterable[KernelText | solvers.SolverText]) -> ModuleFunctions:
+    def transform(self, form: fourier.TransformForm) -> FakeTransform | None:
+        if not self.cufft:
+            return None
+        return FakeTransform(*self.driver.cufft(form, FakeTransform._field_defaults["room"]))
+
+    def fourier_kernel(self, name: str, char: str) -> int:
+        """Return a kernel that copies beside transforms, which the processor runs."""
+        if char not in self.transforms:
+            self.transforms[char] = self.load([fourier.text_of(char)]).functions
+        return int(self.transforms[char][name])
+
+    def load(
+        self, texts: Iterable[KernelText | solvers.SolverText | fourier.FourierText]
+    ) -> ModuleFunctions:
         """Compile kernels for the processor; return handles by name."""
         texts = list(texts)
         parts, names = ['#include "device_host.h"', _ANY], {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from adarray.base.recording import Call
-from adarray.compiler.ir import views
+from adarray.compiler.ir import complexes, views
 from adarray.compiler.ir.interpret_values import function_of
 from adarray.compiler.ir.primitives import (
     Concatenate,
@@ -19,6 +19,7 @@ from adarray.compiler.ir.primitives import (
     DType,
     GatherND,
     Iota,
+    Map,
     Matmul,
     PrefixScan,
     Primitive,
@@ -35,15 +36,19 @@ from adarray.compiler.ir.primitives import (
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.scalars.catalogue import FUNCTIONS
-from adarray.compiler.scalars.dtypes import DTYPES
+from adarray.compiler.scalars.dtypes import COMPLEX, DTYPES
 
 BOOL = np.dtype(bool)
 INT = np.dtype(np.int64)
 UINT = np.dtype(np.uint32)
 # What arithmetic is printed for; values of other dtypes go through NumPy.
-PRINTABLE = frozenset(map(np.dtype, DTYPES))
+PRINTABLE = frozenset(np.dtype(d) for d in DTYPES if d not in COMPLEX)
+# What kernels move, and compute with the parts of.
+PAIRS = frozenset(complexes.PART_OF)
 # Dtypes that are computed in another one, and this.
 WIDE = {np.dtype(d.name): np.dtype(d.wide) for d in DTYPES.values() if d.wide}
+# Dtypes whose numbers are computed as others.
+_OTHERS = PAIRS.union(WIDE)
 
 
 class NotExactError(Exception):
@@ -114,6 +119,11 @@ class Builder:
         value = self._numbers.get(written)
         if value is None:
             dtype = np.dtype(dtype)
+            if dtype in PAIRS:
+                z, part = np.asarray(number).astype(dtype), complexes.PART_OF[dtype]
+                both = (self.const(p[()], part) for p in (z.real, z.imag))
+                value = self._numbers[written] = self.paired(*both)
+                return value
             with np.errstate(all="ignore"):
                 scalar = np.asarray(number).astype(dtype)[()]
             assert isinstance(scalar, np.generic)
@@ -138,6 +148,8 @@ class Builder:
     def array(self, x: object) -> Value:
         """Return an array of constants: uniform ones and ranges hold no memory."""
         x = np.asarray(x)
+        if x.dtype in PAIRS:
+            return self.paired(self.array(x.real), self.array(x.imag))
         if x.dtype in PRINTABLE:
             if x.size == 0:
                 return self.full(x.shape, 0, x.dtype)
@@ -194,16 +206,20 @@ class Builder:
 
     def apply(self, name: str, args: tuple[Value, ...], dtype: npt.DTypeLike) -> Value:
         """Apply a scalar function whose result has `dtype`."""
+        if name == "paired":
+            return self.paired(*args)
         shape = args[0].shape
-        equal, constant, narrow = True, False, False
+        equal, constant, other = True, False, False
         for a in args:
-            if a.dtype in WIDE:
-                narrow = True
+            if a.dtype in _OTHERS:
+                other = True
             if a.shape != shape:
                 equal = False
             if isinstance(a.primitive, (Constant, View)) and uniform(a) is not None:
                 constant = True
-        if narrow and name != "cast":
+        if other and not PAIRS.isdisjoint([a.dtype for a in args]):
+            return complexes.apply(self, name, args, np.dtype(dtype))
+        if other and name != "cast":
             args = tuple(map(self.widened, args))
             return self.cast(self.apply(name, args, WIDE.get(np.dtype(dtype), dtype)), dtype)
         if not equal:
@@ -236,6 +252,10 @@ class Builder:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
+        if dtype in PAIRS and (x.dtype in PRINTABLE or x.dtype in PAIRS):
+            return complexes.cast(self, x, dtype)
+        if x.dtype in PAIRS and dtype == BOOL:
+            return complexes.cast(self, x, dtype)
         of_numpy = x.dtype.kind == "f" and dtype == UINT
         if of_numpy or x.dtype not in PRINTABLE or dtype not in PRINTABLE:
             call = PythonCall(converted, (Slot(0), dtype), {})
@@ -248,10 +268,38 @@ class Builder:
         """Return `x` in the dtype in which it is computed."""
         return self.cast(x, WIDE.get(x.dtype, x.dtype))
 
+    # -- complex numbers -------------------------------------------------------------------
+
+    def paired(self, re: Value, im: Value) -> Value:
+        """Return the complex numbers of these parts, of one real dtype."""
+        shape = views.broadcast_shape([re.shape, im.shape])
+        if re.primitive == _REAL_PART and im.primitive == _IMAGINARY_PART:
+            (z,) = re.args
+            if im.args[0] is z and z.shape == shape:
+                return z
+        return self.make(map_of("paired"), (re, im), shape, complexes.WHOLE_OF[re.dtype])
+
+    def parts(self, z: Value) -> tuple[Value, Value]:
+        """Return the real and imaginary parts of complex numbers."""
+        if is_paired(z):
+            re, im = z.args
+            return self.broadcast(re, z.shape), self.broadcast(im, z.shape)
+        part = complexes.PART_OF[z.dtype]
+        both = (self.make(p, (z,), z.shape, part) for p in (_REAL_PART, _IMAGINARY_PART))
+        re, im = both
+        return re, im
+
+    def _by_parts(self, function: Callable[..., Value], *args: Value) -> Value:
+        """Return the complex result of a function that moves or adds numbers."""
+        re, im = zip(*map(self.parts, args), strict=True)
+        return self.paired(function(*re), function(*im))
+
     # -- layout ----------------------------------------------------------------------------
 
     def view(self, x: Value, offset: int, strides: Shape, shape: Shape) -> Value:
         """Show elements of `x`; views of views become one where strides can say it."""
+        if x.dtype in PAIRS and is_paired(x):
+            return self._by_parts(lambda p: self.view(p, offset, strides, shape), x)
         view = views.normal(offset, strides, shape)
         if 0 in shape and not isinstance(x.primitive, Constant):
             return x if x.shape == shape else self.full(shape, 0, x.dtype)
@@ -308,6 +356,10 @@ class Builder:
     def reduce(self, combine: str, x: Value, axes: Iterable[int], keepdims: bool = False) -> Value:
         """Fold `axes` of `x`."""
         folded = frozenset(axes)
+        if x.dtype in PAIRS:
+            if combine != "add":
+                raise complexes.NoKernelError(combine)
+            return self._by_parts(lambda p: self.reduce("add", p, folded, keepdims), x)
         if keepdims:
             shape = tuple(1 if i in folded else n for i, n in enumerate(x.shape))
         else:
@@ -334,12 +386,18 @@ class Builder:
         """Fold `x` along an axis, keeping every step."""
         if x.shape[axis] < 2 or x.size == 0:
             return x
+        if x.dtype in PAIRS:
+            if combine != "add":
+                raise complexes.NoKernelError(combine)
+            return self._by_parts(lambda p: self.scan("add", p, axis), x)
         wide = self.widened(x)
         r = self.make(PrefixScan(combine, axis), (wide,), x.shape, wide.dtype)
         return self.cast(r, x.dtype)
 
     def matmul(self, a: Value, b: Value) -> Value:
-        """`numpy.matmul` of floating-point arrays of at least one axis each."""
+        """`numpy.matmul` of floating-point or complex arrays of at least one axis each."""
+        if a.dtype in PAIRS:
+            return complexes.matmul(self, a, b)
         if a.ndim == 1 and b.ndim == 1:
             product = self.map("multiply", self.widened(a), self.widened(b))
             return self.cast(self.reduce("add", product, (0,)), a.dtype)
@@ -367,6 +425,10 @@ class Builder:
             return base
         if value.shape == base.shape:
             return self.map("add", base, value) if add else value
+        if base.dtype in PAIRS:
+            return self._by_parts(
+                lambda p, q: self.update_slice(p, q, starts, steps, add), base, value
+            )
         box = UpdateSlice(tuple(starts), tuple(steps), add)
         dtype = base.dtype
         if add:
@@ -384,6 +446,8 @@ class Builder:
         shape = (*full[0].shape[:axis], length, *full[0].shape[axis + 1 :])
         if 0 in shape:
             return self.full(shape, 0, full[0].dtype)
+        if full[0].dtype in PAIRS:
+            return self._by_parts(lambda *ps: self.concatenate(ps, axis), *full)
         return self.make(Concatenate(axis), tuple(full), shape, full[0].dtype)
 
     def gather(
@@ -395,6 +459,8 @@ class Builder:
         shape = (*rest[:position], *at, *rest[position:])
         if 0 in shape:
             return self.full(shape, 0, x.dtype)
+        if x.dtype in PAIRS:
+            return self._by_parts(lambda p: self.gather(p, indices, axes, position), x)
         if (
             len(indices) == 1
             and isinstance(indices[0].primitive, Iota)
@@ -421,12 +487,24 @@ class Builder:
         shape = (*rest[:position], *at, *rest[position:])
         if 0 in shape:
             return base
+        if base.dtype in PAIRS:
+            return self._by_parts(
+                lambda p, q: self.scatter(p, q, indices, axes, position, add), base, value
+            )
         spread = tuple(self.broadcast(i, at) for i in indices)
         primitive, dtype = ScatterND(tuple(axes), position, add), base.dtype
         if add:
             base, value = self.widened(base), self.widened(value)
         args = (base, self.broadcast(value, shape), *spread)
         return self.cast(self.make(primitive, args, base.shape, base.dtype), dtype)
+
+
+_REAL_PART, _IMAGINARY_PART = map_of("real"), map_of("imag")
+
+
+def is_paired(x: Value) -> bool:
+    """Whether a complex value is made of its parts."""
+    return isinstance(x.primitive, Map) and x.primitive.name == "paired"
 
 
 NEUTRAL: dict[str, int] = {

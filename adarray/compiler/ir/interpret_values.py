@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 import numpy as np
+import numpy.typing as npt
 
 from adarray.base.engines import Engine
 from adarray.base.errors import ADArrayError
@@ -73,9 +74,17 @@ _add_at: Function = np.add.at  # NumPy's stubs know no slices among the indices
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 
 
+def paired(re: npt.ArrayLike, im: npt.ArrayLike) -> np.ndarray | np.generic:
+    """Return the complex numbers of these real and imaginary parts."""
+    re, im = np.broadcast_arrays(re, im)
+    result = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
+    result.real, result.imag = re, im
+    return result[()]
+
+
 def function_of(name: str) -> Function:
     """Return the function that computes a map."""
-    function: Function | None = getattr(np, name, None)
+    function: Function | None = paired if name == "paired" else getattr(np, name, None)
     if function is None:
         op = OPS.get(name) or OPS.get(f"special.{name}")
         function = op.evaluate if op is not None else None

@@ -34,9 +34,11 @@ class Buffer:
         buffer pass.
     donor : int
         Of an output that lies in the memory of an input: the input's number; else -1.
+    whole : Buffer or None
+        The one of which it is a stretch; for ``temp`` only.
     """
 
-    __slots__ = ("donor", "dtype", "index", "kind", "offset", "size")
+    __slots__ = ("donor", "dtype", "index", "kind", "offset", "size", "whole")
 
     def __init__(self, kind: BufferKind, dtype: DType, size: int, index: int = -1) -> None:
         self.kind = kind
@@ -45,6 +47,7 @@ class Buffer:
         self.index = index
         self.offset = -1
         self.donor = -1
+        self.whole: Buffer | None = None
 
     def __repr__(self) -> str:
         at = self.index if self.kind != "temp" else self.offset

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from adarray.compiler.ir.builder import PRINTABLE, WIDE
+from adarray.compiler.ir.builder import PAIRS, PRINTABLE, WIDE
 from adarray.compiler.ir.domains import (
     Access,
     AffineIndex,
@@ -330,5 +330,5 @@ def _compose(access: Access, maps: Maps, ndim: int) -> Use:
 
 
 def numeric(dtype: DType) -> bool:
-    """Whether kernels compute with a dtype."""
-    return dtype in PRINTABLE
+    """Whether kernels compute with a dtype, or move it."""
+    return dtype in PRINTABLE or dtype in PAIRS

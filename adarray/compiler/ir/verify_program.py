@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from adarray.base.errors import ADArrayError
-from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE
+from adarray.compiler.ir.builder import BOOL, INT, PAIRS, PRINTABLE
+from adarray.compiler.ir.complexes import PART_OF
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
@@ -78,6 +79,10 @@ def _map(p: Map, v: Value) -> str:
         return f"applies {name}, of which there is no record"
     shape = broadcast_shape([a.shape for a in v.args])
     operands = v.args[1:] if name == "where" else v.args
+    if name in ("real", "imag", "paired"):
+        return _parts(name, v, shape)
+    if name == "cast" and v.dtype == v.args[0].dtype in PAIRS:  # a copy
+        return _expect(v, shape, v.dtype)
     if any(a.dtype not in PRINTABLE for a in v.args):
         return "computes on a dtype that is not printed"
     if name == "where" and v.args[0].dtype != BOOL:
@@ -90,6 +95,16 @@ def _map(p: Map, v: Value) -> str:
     if FUNCTIONS[name].gives_truth:
         dtype = BOOL
     return _expect(v, shape, dtype)
+
+
+def _parts(name: str, v: Value, shape: Shape) -> str:
+    part = v.args[0].dtype if name == "paired" else v.dtype
+    whole = v.dtype if name == "paired" else v.args[0].dtype
+    if any(a.dtype != v.args[0].dtype for a in v.args) or whole not in PAIRS:
+        return f"makes {v.dtype} of {[str(a.dtype) for a in v.args]}"
+    if PART_OF[whole] != part:
+        return f"has parts of dtype {part}"
+    return _expect(v, shape, v.dtype)
 
 
 def _view(p: View, v: Value) -> str:

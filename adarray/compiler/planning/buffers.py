@@ -69,6 +69,7 @@ def place_buffers(
         if b in inside:
             whole, start = inside[b]
             b.offset = whole.offset + start
+            b.whole = whole
     return arena.size
 
 

@@ -126,6 +126,14 @@ ARITHMETIC = (
     _simple("cast", None, arity=1, flops=0),
 )  # fmt: skip
 
+# -- complex numbers, which are pairs of real ones -----------------------------------------------
+
+PARTS = (
+    _simple("real", None, arity=1, ulp=0, flops=0),
+    _simple("imag", None, arity=1, ulp=0, flops=0),
+    _simple("paired", None, ulp=0, flops=0),
+)
+
 # -- bits and truth values ---------------------------------------------------------------------
 
 
@@ -242,5 +250,5 @@ SPECIAL = (
 )
 
 FUNCTIONS: Mapping[str, ScalarFunction] = MappingProxyType(
-    {f.name: f for f in (*ARITHMETIC, *LOGIC, *EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL)}
+    {f.name: f for f in (*ARITHMETIC, *PARTS, *LOGIC, *EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL)}
 )

@@ -44,7 +44,7 @@ class Dtype:
 
     @property
     def kind(self) -> str:
-        """NumPy's letter for the kind: of ``"biuf"``."""
+        """NumPy's letter for the kind: of ``"biufc"``."""
         return np.dtype(self.name).kind
 
     @property
@@ -68,6 +68,10 @@ DTYPES = {
         Dtype("uint16", "uint16_t", "u16"),
         Dtype("uint32", "uint32_t", "u32"),
         Dtype("uint64", "uint64_t", "u64"),
+        # Kernels take complex numbers apart when they read them, and put them together when they
+        # write them; all arithmetic is on their parts.
+        Dtype("complex64", "adarray_c64", "c64"),
+        Dtype("complex128", "adarray_c128", "c128"),
     )
 }
 
@@ -80,6 +84,7 @@ def of_kind(kind: str) -> tuple[str, ...]:
 # Floating-point dtypes with functions of their own, and those that are computed in another.
 FLOATS = tuple(d for d in of_kind("f") if not DTYPES[d].wide)
 NARROW = frozenset(d.name for d in DTYPES.values() if d.wide)
+COMPLEX = frozenset(of_kind("c"))
 SIGNED = of_kind("i")
 UNSIGNED = of_kind("u")
 INTEGERS = SIGNED + UNSIGNED

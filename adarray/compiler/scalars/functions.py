@@ -11,6 +11,7 @@ import numpy as np
 
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.dtypes import (
+    COMPLEX,
     CTYPES,
     DTYPES,
     FLOATS,
@@ -95,6 +96,7 @@ def cast(text: str, source: str, dtype: str, dialect: Dialect = C) -> str:
     """Return a value of dtype `source` as one of `dtype`."""
     if source == dtype:
         return text
+    assert COMPLEX.isdisjoint((source, dtype)), (source, dtype)
     if source in NARROW or dtype in NARROW:
         return _converted(text, source, dtype)
     if dtype == "bool":
@@ -185,6 +187,16 @@ def _on_integers(f: ScalarFunction, args: list[str], dtype: str) -> str | None:
     return template.format(*args, type=CTYPES.get(dtype), wide=wide, s=SUFFIX.get(dtype))
 
 
+def _of_parts(name: str, args: list[str], dtypes: list[str], dtype: str) -> str | None:
+    """Return the text of what takes complex numbers apart, or makes them of their parts."""
+    if name == "paired":
+        one = dtypes[0] == dtypes[1] and np.result_type(dtypes[0], np.complex64) == dtype
+        return f"adarray_paired_{SUFFIX[dtype]}({args[0]}, {args[1]})" if one else None
+    if name not in ("real", "imag") or np.result_type(dtype, np.complex64) != dtypes[0]:
+        return None
+    return f"adarray_{name}_{SUFFIX[dtype]}({args[0]})"
+
+
 def text(
     name: str, args: list[str], dtypes: list[str], dtype: str, dialect: Dialect = C
 ) -> str | None:
@@ -208,6 +220,8 @@ def text(
     f = FUNCTIONS.get(name)
     if f is None:
         return None
+    if dtype in COMPLEX or not COMPLEX.isdisjoint(dtypes):
+        return _of_parts(name, args, dtypes, dtype)
     if dtype == "bool":
         return _on_bools(f, args, dtypes)
     if f.gives_truth:

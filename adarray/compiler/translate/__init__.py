@@ -139,6 +139,15 @@ def of_any_dtype(*names: str) -> None:
     OF_ANY_DTYPE.update(names)
 
 
+# Names of records, and functions without one, whose translations are right for complex numbers.
+OF_PAIRS: set[object] = set()
+
+
+def of_pairs(*names: object) -> None:
+    """Note that translations are right for complex numbers, too."""
+    OF_PAIRS.update(names)
+
+
 def record(*names: str) -> Callable[[Translation], Translation]:
     """Register the translation of operations with these names."""
 

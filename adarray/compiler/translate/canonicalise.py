@@ -17,7 +17,9 @@ from adarray.base.op import Op, load_late
 from adarray.base.recording import Call, Symbol, as_number
 from adarray.base.types import DType, Function, Operands
 from adarray.compiler import translate as translations
-from adarray.compiler.ir.builder import BOOL, PRINTABLE, Builder, NotExactError, Weak
+from adarray.compiler.ir import complexes
+from adarray.compiler.ir.builder import BOOL, PAIRS, PRINTABLE, Builder, NotExactError, Weak
+from adarray.compiler.ir.complexes import NoKernelError
 from adarray.compiler.ir.primitives import CallResult, PythonCall, Slot
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.views import Shape
@@ -121,7 +123,7 @@ class Canonicaliser:
         results = call.results
         try:
             translated = self.primitives(call, operands, params)
-        except NotExactError:
+        except (NotExactError, NoKernelError):
             translated = None
         values = translated if isinstance(translated, tuple) else (translated,)
         if _fit(values, results):
@@ -146,10 +148,12 @@ class Canonicaliser:
                 bound = self.bind(function, operands, params)
                 if bound is not None:
                     op, operands, params = bound
-        if not (_printable(call.results) and _printable(operands)) and (
-            op is None or op.name not in translations.OF_ANY_DTYPE
-        ):
-            return None
+        if not (_printable(call.results) and _printable(operands)):
+            pairs = _of_pairs(op, function) and all(
+                _printable(x, PRINTABLE | PAIRS) for x in (call.results, operands)
+            )
+            if not pairs and (op is None or op.name not in translations.OF_ANY_DTYPE):
+                return None
         if op is not None:
             special = translations.RECORDS.get(op.name)
             if special is None:
@@ -277,21 +281,36 @@ def _hashable(function: Function) -> bool:
     return type(function).__hash__ is not None
 
 
-def _printable(operands: Iterable[object]) -> bool:
-    """Whether all operands have dtypes that arithmetic is printed for."""
+def _printable(operands: Iterable[object], dtypes: frozenset[DType] = PRINTABLE) -> bool:
+    """Whether all operands have one of some dtypes: those that arithmetic is printed for."""
     for x in operands:
         if type(x) is Value:
-            if x.dtype not in PRINTABLE:
+            if x.dtype not in dtypes:
                 return False
             continue
         if isinstance(x, Weak):
             x = x.value
         if isinstance(x, (list, tuple)):
-            if not _printable(x):
+            if not _printable(x, dtypes):
                 return False
-        elif getattr(x, "dtype", BOOL) not in PRINTABLE or isinstance(x, complex):
+        elif (
+            np.dtype(complex if isinstance(x, complex) else getattr(x, "dtype", BOOL)) not in dtypes
+        ):
             return False
     return True
+
+
+def _of_pairs(op: Op | None, function: Function) -> bool:
+    """Whether calls of a function are translated for complex numbers, too."""
+    if op is not None:
+        if isinstance(op.numpy, np.ufunc) and op.name not in translations.RECORDS:
+            return op.pointwise and complexes.supports(op.numpy.__name__)
+        return op.name in translations.OF_PAIRS
+    if isinstance(function, np.ufunc):
+        return complexes.supports(function.__name__)
+    if isinstance(getattr(function, "__self__", None), np.ufunc):
+        return function in (np.add.reduce, np.add.accumulate)
+    return _hashable(function) and function in translations.OF_PAIRS
 
 
 def _common_dtype(operands: Operands) -> DType | None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from adarray.base.recording import Symbol
 from adarray.compiler.ir import views
-from adarray.compiler.ir.builder import Builder
-from adarray.compiler.ir.primitives import PythonCall, Slot
+from adarray.compiler.ir.builder import PAIRS, Builder
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.translate import (
     Translated,
@@ -18,14 +17,14 @@ from adarray.compiler.translate import (
     axes_of,
     function,
     ndim_of,
-    of_any_dtype,
+    of_pairs,
     record,
 )
 from adarray.compiler.translate.elementwise import apply_ufunc
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value | None:
-    """Return ``np.matmul(x, y)`` of floating-point numbers of one dtype."""
+    """Return ``np.matmul(x, y)`` of floating-point or complex numbers of one dtype."""
     if x.ndim == 0 or y.ndim == 0:
         return None
     if x.shape[-1] == 1:  # nothing is summed
@@ -41,48 +40,26 @@ def matmul(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _floats(b: Builder, operands: Iterable[object], result: Symbol) -> list[Value] | None:
-    """Return the operands in the result's dtype if BLAS multiplies matrices of it."""
-    if result.dtype.kind != "f":
+    """Return the operands in the result's dtype, if it is floating point or complex."""
+    if result.dtype.kind != "f" and result.dtype not in PAIRS:
         return None
     return [b.value(x, result.dtype) for x in operands]
 
 
-of_any_dtype("matmul")
-
-
-def small_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return a product of matrices, `x` of few columns, as a sum of products of their elements."""
-    out: np.ndarray = x[:, :1] * y[0]
-    for k in range(1, x.shape[1]):
-        out += x[:, k, None] * y[k]
-    return out
-
-
-# Matrices of complex numbers with at most so many rows and columns times one of at least so many
-# columns: BLAS packs them, and takes some ten times as long.
-_FEW, _MANY = 4, 1 << 10
-
-
-def _small_product(b: Builder, call: ValueCall) -> Translated:
-    x, y = call.operands
-    dtype = call.result.dtype
-    if not (isinstance(x, Value) and isinstance(y, Value) and x.dtype == y.dtype == dtype):
-        return None
-    if x.ndim != 2 or y.ndim != 2 or not 0 < x.shape[1] <= _FEW or x.shape[0] > _FEW:
-        return None
-    if y.shape[1] < _MANY:
-        return None
-    return b.make(
-        PythonCall(small_product, (Slot(0), Slot(1)), {}), (x, y), call.result.shape, dtype
-    )
+of_pairs(
+    "matmul", "matvec", "vecmat", "vecdot", "einsum", np.dot, np.inner, np.vdot, np.outer,
+    np.tensordot,
+)  # fmt: skip
 
 
 @record("matmul")
 def _matmul(b: Builder, call: ValueCall) -> Translated:
-    if call.result.dtype.kind == "c":
-        return _small_product(b, call)
     args = _floats(b, call.operands, call.result)
     return None if args is None else matmul(b, *args)
+
+
+def _conjugate(b: Builder, x: Value) -> Value:
+    return b.map("conjugate", x) if x.dtype in PAIRS else x
 
 
 @record("matvec")
@@ -114,7 +91,8 @@ def _vecdot(b: Builder, call: ValueCall) -> Translated:
     args = _floats(b, call.operands, call.result)
     if args is None:
         return None
-    both = b.map("multiply", *args)
+    x, y = args
+    both = b.map("multiply", _conjugate(b, x), y)
     return b.reduce("add", both, (both.ndim - 1,))
 
 
@@ -273,7 +251,7 @@ def _vdot(b: Builder, call: ValueCall) -> Translated:
     if both is None:
         return None
     x, y = (b.reshape(v, (v.size,)) for v in both)
-    return contract(b, x, y, (0,), (0,))
+    return contract(b, _conjugate(b, x), y, (0,), (0,))
 
 
 @function(np.outer)

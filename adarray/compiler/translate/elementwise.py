@@ -14,13 +14,23 @@ from adarray.base.recording import Symbol
 from adarray.base.scalar import COMPARISONS, LOGICAL, ScalarExpr, var
 from adarray.base.scalar import call as scalar_call
 from adarray.base.types import DType, Operands
-from adarray.compiler.ir.builder import BOOL, PRINTABLE, WIDE, Builder, Weak, number_of
+from adarray.compiler.ir import complexes
+from adarray.compiler.ir.builder import (
+    BOOL,
+    PAIRS,
+    PRINTABLE,
+    WIDE,
+    Builder,
+    Weak,
+    number_of,
+    uniform,
+)
 from adarray.compiler.ir.primitives import Constant
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.record import ScalarFunction
 from adarray.compiler.scalars.rewrite import simplify
-from adarray.compiler.translate import Translated, ValueCall, function
+from adarray.compiler.translate import Translated, ValueCall, function, of_pairs
 
 # -- one scalar function in one dtype ----------------------------------------------------------
 
@@ -35,6 +45,8 @@ def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) 
     if f is None:
         return None
     dtype = args[-1].dtype
+    if dtype in PAIRS:
+        return _complex(b, name, args, literal)
     if f.name == "where" or f.is_comparison:
         return b.map(f.name, *args)
     if f.is_logical:
@@ -59,6 +71,18 @@ def emit(b: Builder, name: str, args: tuple[Value, ...], literal: bool = False) 
     if f.name == "power":
         return _integer_power(b, args) if literal else None
     return None if f.signed is None else b.map(f.name, *args)
+
+
+def _complex(b: Builder, name: str, args: tuple[Value, ...], literal: bool) -> Value | None:
+    """Apply a scalar function to complex numbers."""
+    if FUNCTIONS[name].is_logical:
+        return b.map(name, *(b.cast(a, BOOL) for a in args))
+    if name != "power":
+        return b.map(name, *args)
+    re, im = (number_of(c) if (c := uniform(p)) else None for p in b.parts(args[1]))
+    if re is None or im is None or im != 0 or not literal:
+        return None
+    return complexes.power(b, args[0], float(re.item()))
 
 
 def _floats(b: Builder, f: ScalarFunction, args: tuple[Value, ...], literal: bool) -> Value | None:
@@ -171,12 +195,13 @@ def loop(ufunc: np.ufunc, operands: tuple[Promoted, ...]) -> tuple[DType, ...] |
 def _common(ufunc: np.ufunc, operands: tuple[Promoted, ...]) -> DType | None:
     """Return the dtype to which operands are converted; None if there is no one for all."""
     dtypes = loop(ufunc, operands)
-    if dtypes is None or not PRINTABLE.issuperset(dtypes):
+    if dtypes is None or not (PRINTABLE | PAIRS).issuperset(dtypes):
         return None
     if any(d != dtypes[0] for d in dtypes[:-1]):
         return None
-    # Small integers are divided as float64; comparisons compare in the operands' dtype.
-    return dtypes[0] if dtypes[-1] == BOOL else dtypes[-1]
+    # Small integers are divided as float64; comparisons compare in the operands' dtype, and
+    # absolute values of complex numbers are real.
+    return dtypes[0] if dtypes[-1] == BOOL or dtypes[0] in PAIRS else dtypes[-1]
 
 
 def apply_ufunc(
@@ -202,7 +227,12 @@ def pointwise(b: Builder, op: Op, operands: Operands, result: Symbol) -> Value |
     assert isinstance(op.lower, Pointwise)
     if op.lower.expr is None and isinstance(op.numpy, np.ufunc):
         return apply_ufunc(b, op.numpy, operands)
-    if result.dtype not in PRINTABLE:
+    if any(getattr(x, "dtype", None) in PAIRS for x in (result, *operands)) or any(
+        isinstance(x, complex) or (isinstance(x, Weak) and x.kind is complex) for x in operands
+    ):
+        if isinstance(op.numpy, np.ufunc):
+            return apply_ufunc(b, op.numpy, operands)
+    elif result.dtype not in PRINTABLE:
         return None
     names = [f"x{i}" for i in range(len(operands))]
     expr, truths = _template(op)
@@ -250,6 +280,9 @@ def _is_infinity(b: Builder, call: ValueCall, number: float) -> Translated:
     if x.dtype.kind != "f":
         return b.full(x.shape, False, BOOL)
     return b.map("equal", x, b.const(number, x.dtype))
+
+
+of_pairs("where", np.where)
 
 
 @function(np.where)

@@ -9,13 +9,22 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from adarray.compiler.ir import views
-from adarray.compiler.ir.builder import BOOL, INT, Builder, Weak
+from adarray.compiler.ir.builder import BOOL, INT, PAIRS, Builder, Weak
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
-from adarray.compiler.translate import Translated, ValueCall, function, index_of, record
+from adarray.compiler.translate import (
+    Translated,
+    ValueCall,
+    function,
+    index_of,
+    of_pairs,
+    record,
+)
 from adarray.compiler.translate.shape import seen
 from adarray.core.graph import Steps
 from adarray.core.inplace import part_of
+
+of_pairs("getitem", "permute_along_axis", "write", "add.at", np.take, np.take_along_axis)
 
 # -- what an index says ------------------------------------------------------------------------
 
@@ -321,7 +330,14 @@ def _write_mask(b: Builder, base: Value, value: Value, index: object) -> Value |
 
 @record("write")
 def _write(b: Builder, call: ValueCall) -> Translated:
-    base, value = b.value(call.operands[0]), b.value(call.operands[1], call.result.dtype)
+    base, value = b.value(call.operands[0]), b.value(call.operands[1])
+    if value.dtype in PAIRS and base.dtype not in PAIRS:
+        return None  # NumPy warns of it
+    value = (
+        b.cast(value, call.result.dtype)
+        if isinstance(call.operands[1], Value)
+        else b.value(call.operands[1], call.result.dtype)
+    )
     through = None
     steps = cast("Steps", call.params["steps"])
     if part_of(steps) is not None:

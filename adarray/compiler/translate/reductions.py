@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from adarray.base.types import DType
-from adarray.compiler.ir.builder import BOOL, INT, PRINTABLE, Builder
+from adarray.compiler.ir.builder import BOOL, INT, PAIRS, PRINTABLE, Builder
 from adarray.compiler.ir.program import Value
 from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.translate import (
@@ -17,6 +17,7 @@ from adarray.compiler.translate import (
     Translation,
     ValueCall,
     function,
+    of_pairs,
     record,
 )
 from adarray.ops.common import normalized_axes
@@ -44,7 +45,7 @@ def fold(
     """Reduce `x` as ``np.<ufunc>.reduce`` does."""
     to = accumulator(name, x.dtype, dtype)
     axes = normalized_axes(axis, x.ndim)
-    if to not in PRINTABLE or len(set(axes)) != len(axes):
+    if len(set(axes)) != len(axes) or not (to in PRINTABLE or to in PAIRS):
         return None
     x = b.cast(x, to)
     if to == BOOL:
@@ -63,6 +64,8 @@ def count_along(x: Value, axis: Axis) -> int:
     """Return how many elements are folded into one."""
     return math.prod(x.shape[i] for i in normalized_axes(axis, x.ndim))
 
+
+of_pairs("sum", "mean", "cumsum")
 
 # -- plain forms -------------------------------------------------------------------------------
 
@@ -97,14 +100,15 @@ def _inexact(x: Value, dtype: DType | None) -> DType | None:
 @record("mean")
 def _mean(b: Builder, call: ValueCall) -> Translated:
     x = b.value(call.operands[0])
-    dtype = _inexact(x, call.params.dtype())
+    wanted = call.params.dtype()
+    dtype = x.dtype if wanted is None and x.dtype in PAIRS else _inexact(x, wanted)
     if dtype is None:
         return None
     return mean(b, b.cast(x, dtype), call.params.axis(), call.params.flag("keepdims"))
 
 
 def mean(b: Builder, x: Value, axis: Axis, keepdims: bool) -> Value | None:
-    """Return the mean of floating-point numbers."""
+    """Return the mean of floating-point or complex numbers."""
     wide = b.widened(x)
     total = fold(b, "add", wide, axis, None, keepdims)
     if total is None:
@@ -268,7 +272,7 @@ def ufunc_reduce(b: Builder, name: str, call: ValueCall) -> Translated:
 def running(b: Builder, name: str, x: Value, axis: int | None, dtype: DType | None) -> Value | None:
     """Fold `x` along an axis, keeping every step."""
     to = accumulator(name, x.dtype, dtype)
-    if to not in PRINTABLE or to == BOOL:
+    if to == BOOL or not (to in PRINTABLE or to in PAIRS):
         return None
     if axis is None or not x.ndim:
         x, axis = b.reshape(x, (x.size,)), 0

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from adarray.base.op import OPS, Op
 from adarray.base.recording import Symbol
-from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.builder import PAIRS, Builder
 from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
 from adarray.compiler.translate import (
@@ -21,6 +21,7 @@ from adarray.compiler.translate import (
     function,
     index_of,
     of_any_dtype,
+    of_pairs,
     record,
 )
 from adarray.ops.common import normalized_axes
@@ -29,6 +30,12 @@ from adarray.ops.common import normalized_axes
 
 
 of_any_dtype("reshape")
+of_pairs(
+    "reshape", "squeeze", "expand_dims", "ravel", "transpose", "swapaxes", "moveaxis",
+    "broadcast_to", "flip", "copy", "real", "imag", "conjugate", "rot90", "diagonal",
+    "sliding_window_view", "einsum_view", "astype", "roll", "repeat", "tile", "pad", "tril", "triu",
+    "concatenate", np.stack, np.vstack, np.hstack,
+)  # fmt: skip
 
 
 @record("reshape")
@@ -105,9 +112,22 @@ def _copy(b: Builder, call: ValueCall) -> Translated:
     return b.value(call.operands[0])
 
 
-@record("real", "conjugate")
+@record("conjugate")
+def _conjugate(b: Builder, call: ValueCall) -> Translated:
+    x = b.value(call.operands[0])
+    return b.map("conjugate", x) if x.dtype in PAIRS else x
+
+
+@record("real")
 def _real(b: Builder, call: ValueCall) -> Translated:
-    return b.value(call.operands[0])
+    x = b.value(call.operands[0])
+    return b.parts(x)[0] if x.dtype in PAIRS else x
+
+
+@record("imag")
+def _imag(b: Builder, call: ValueCall) -> Translated:
+    x = b.value(call.operands[0])
+    return b.parts(x)[1] if x.dtype in PAIRS else None
 
 
 def _by_layout(name: str) -> Translation:

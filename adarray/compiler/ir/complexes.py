@@ -1,0 +1,288 @@
+"""Complex numbers of programs: functions of their parts, which are real values.
+
+A complex value is an array in memory, or ``paired`` of two real ones. Formulas, and orders of
+operations, are NumPy's.
+
+References
+----------
+- R. L. Smith, *Algorithm 116: Complex division*, Communications of the ACM 5 (8), 1962.
+- W. Kahan, *Branch cuts for complex elementary functions*, The State of the Art in Numerical
+  Analysis, Oxford University Press 1987.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from adarray.compiler.ir import views
+from adarray.compiler.ir.primitives import Constant, DType, View
+
+if TYPE_CHECKING:
+    from adarray.compiler.ir.builder import Builder
+    from adarray.compiler.ir.program import Value
+
+Pair: TypeAlias = "tuple[Value, Value]"
+
+# The dtype of the parts of each complex dtype.
+PART_OF: dict[DType, DType] = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
+WHOLE_OF = {part: whole for whole, part in PART_OF.items()}
+# Powers of a larger exponent are left to NumPy.
+LARGEST_POWER = 16
+# Matrices of at most so many columns are multiplied term by term.
+FEW_TERMS = 4
+# Multiplications of a matrix product that is no work for a library, and numbers of such a result
+# of long sums.
+SMALL_PRODUCT, FEW_SUMS = 1024, 16
+
+
+class NoKernelError(Exception):
+    """Something that kernels do not compute of complex numbers: NumPy is called."""
+
+
+def apply(b: Builder, name: str, args: tuple[Value, ...], dtype: DType) -> Value:
+    """Apply a scalar function to operands of which at least one is complex.
+
+    Raises
+    ------
+    NoKernelError
+        If kernels do not compute it.
+    """
+    if name == "cast":
+        return cast(b, args[0], dtype)
+    if name == "where":
+        condition, *rest = args
+        pairs = [b.parts(a) for a in rest]
+        return b.paired(*(b.map("where", condition, *ps) for ps in zip(*pairs, strict=True)))
+    pairs = [b.parts(a) for a in args]
+    if name in _TRUTHS:
+        of_part, combine = _TRUTHS[name]
+        re, im = (b.map(of_part, *ps) for ps in zip(*pairs, strict=True))
+        return b.map(combine, re, im)
+    if name in ("real", "imag"):
+        return pairs[0][name == "imag"]
+    if name == "absolute":
+        return _absolute(b, pairs[0])
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        raise NoKernelError(name)
+    return b.paired(*function(b, *pairs))
+
+
+def supports(name: str) -> bool:
+    """Whether kernels compute a scalar function of complex numbers."""
+    return name in _FUNCTIONS or name in _TRUTHS or name in ("absolute", "where", "power")
+
+
+def cast(b: Builder, x: Value, dtype: DType) -> Value:
+    """Convert real or complex numbers to complex ones, or complex ones to truth values."""
+    if x.dtype == dtype:
+        return x
+    if dtype.kind == "b":
+        zero = b.const(0, x.dtype)
+        return apply(b, "not_equal", (x, zero), dtype)
+    part = PART_OF[dtype]
+    if x.dtype in PART_OF:
+        return b.paired(*(b.cast(p, part) for p in b.parts(x)))
+    return b.paired(b.cast(x, part), b.const(0, part))
+
+
+def power(b: Builder, x: Value, exponent: float) -> Value:
+    """Return a power of a number that stood in the code, by multiplications as NumPy's.
+
+    Raises
+    ------
+    NoKernelError
+        If the exponent is no small integer.
+    """
+    n = int(exponent) if math.isfinite(exponent) else 0
+    if n != exponent or not 0 < abs(n) <= LARGEST_POWER:
+        raise NoKernelError("power")
+    pair = b.parts(x)
+    if n == 3:
+        return b.paired(*_multiplied(b, pair, _multiplied(b, pair, pair)))
+    result, square, rest = None, pair, abs(n)
+    while rest:
+        if rest & 1:
+            result = square if result is None else _multiplied(b, result, square)
+        rest >>= 1
+        if rest:
+            square = _multiplied(b, square, square)
+    assert result is not None
+    if n < 0:
+        one = b.const(1, result[0].dtype), b.const(0, result[0].dtype)
+        result = _divided(b, one, result)
+    return b.paired(*result)
+
+
+def matmul(b: Builder, x: Value, y: Value) -> Value:
+    """Return the product of matrices or vectors that are small, or of which one is thin.
+
+    Raises
+    ------
+    NoKernelError
+        If it is work for a library.
+    """
+    left = b.reshape(x, (1, *x.shape)) if x.ndim == 1 else x
+    right = b.reshape(y, (*y.shape, 1)) if y.ndim == 1 else y
+    (rows, terms), columns = left.shape[-2:], right.shape[-1]
+    lead = views.broadcast_shape([left.shape[:-2], right.shape[:-2]])
+    shape = (*lead, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ()))
+    if terms == 0 or 0 in shape:
+        return b.full(shape, 0, x.dtype)
+    if terms <= FEW_TERMS:
+        total = _term(b, left, right, 0)
+        for k in range(1, terms):
+            total = b.map("add", total, _term(b, left, right, k))
+        return b.reshape(total, shape)
+    small = rows * columns * terms <= SMALL_PRODUCT or rows * columns <= FEW_SUMS
+    if not small and 1 not in (rows, columns):
+        raise NoKernelError("matmul")
+    order = [*range(right.ndim - 2), right.ndim - 1, right.ndim - 2]
+    across = b.transpose(right, order)
+    left = b.reshape(left, (*left.shape[:-1], 1, terms))
+    across = b.reshape(across, (*across.shape[:-2], 1, columns, terms))
+    products = b.map("multiply", left, across)
+    return b.reshape(b.reduce("add", products, (products.ndim - 1,)), shape)
+
+
+def _term(b: Builder, x: Value, y: Value, k: int) -> Value:
+    """Return column `k` of a matrix times row `k` of another."""
+    return b.map("multiply", b.slice(x, x.ndim - 1, k, k + 1), b.slice(y, y.ndim - 2, k, k + 1))
+
+
+# -- formulas ----------------------------------------------------------------------------------
+
+
+def _is(x: Value, number: float) -> bool:
+    """Whether all elements are one number."""
+    while isinstance(x.primitive, View):
+        x = x.args[0]
+    return isinstance(x.primitive, Constant) and bool(x.primitive.value == number)
+
+
+def _added(b: Builder, x: Pair, y: Pair) -> Pair:
+    return b.map("add", x[0], y[0]), b.map("add", x[1], y[1])
+
+
+def _subtracted(b: Builder, x: Pair, y: Pair) -> Pair:
+    return b.map("subtract", x[0], y[0]), b.map("subtract", x[1], y[1])
+
+
+def _multiplied(b: Builder, x: Pair, y: Pair) -> Pair:
+    re = b.map("subtract", b.map("multiply", x[0], y[0]), b.map("multiply", x[1], y[1]))
+    im = b.map("add", b.map("multiply", x[0], y[1]), b.map("multiply", x[1], y[0]))
+    return re, im
+
+
+def _divided(b: Builder, x: Pair, y: Pair) -> Pair:
+    """Return a quotient: scaled by the larger part of the divisor."""
+    zero, one = b.const(0, y[0].dtype), b.const(1, y[0].dtype)
+    if _is(y[1], 0):
+        scale = b.map("divide", one, y[0])
+        return b.map("multiply", x[0], scale), b.map("multiply", x[1], scale)
+    sizes = [b.map("absolute", p) for p in y]
+    by_first = b.map("greater_equal", *sizes)
+    none = b.map("logical_and", *(b.map("equal", s, zero) for s in sizes))
+    large = b.map("where", none, zero, b.map("where", by_first, *y))
+    small = b.map("where", by_first, y[1], y[0])
+    ratio = b.map("where", none, zero, b.map("divide", small, large))
+    scale = b.map("divide", one, b.map("add", large, b.map("multiply", small, ratio)))
+    p, q = b.map("where", by_first, *x), b.map("where", by_first, x[1], x[0])
+    # Of the smaller part, the larger one times the ratio is subtracted, or the other way round.
+    re = b.map("add", p, b.map("multiply", q, ratio))
+    low, high = q, b.map("multiply", p, ratio)
+    im = b.map("where", by_first, b.map("subtract", low, high), b.map("subtract", high, low))
+    return b.map("multiply", re, scale), b.map("multiply", im, scale)
+
+
+def _reciprocal(b: Builder, x: Pair) -> Pair:
+    return _divided(b, (b.const(1, x[0].dtype), b.const(0, x[0].dtype)), x)
+
+
+def _negative(b: Builder, x: Pair) -> Pair:
+    return b.map("negative", x[0]), b.map("negative", x[1])
+
+
+def _conjugate(b: Builder, x: Pair) -> Pair:
+    return x[0], b.map("negative", x[1])
+
+
+def _sign(b: Builder, x: Pair) -> Pair:
+    """Return ``x / |x|``, 0 at 0."""
+    size = _absolute(b, x)
+    zero = b.const(0, size.dtype)
+    none = b.map("equal", size, zero)
+    re, im = (b.map("where", none, zero, b.map("divide", p, size)) for p in x)
+    return re, im
+
+
+def _exp(b: Builder, x: Pair) -> Pair:
+    """Return an exponential; of a real number it is one, whose infinity stays."""
+    size, zero = b.map("exp", x[0]), b.const(0, x[0].dtype)
+    re = b.map("multiply", size, b.map("cos", x[1]))
+    im = b.map("multiply", size, b.map("sin", x[1]))
+    if _is(x[1], 0):
+        return size, x[1]
+    real = b.map("equal", x[1], zero)
+    return re, b.map("where", real, x[1], im)
+
+
+def _sqrt(b: Builder, x: Pair) -> Pair:
+    """Return the root whose real part is not negative."""
+    dtype = x[0].dtype
+    half, zero = b.const(0.5, dtype), b.const(0, dtype)
+    size = b.map("absolute", x[0])
+    large = b.map("sqrt", b.map("multiply", half, b.map("add", size, _absolute(b, x))))
+    none = b.map("equal", large, zero)
+    below = b.map("divide", b.map("multiply", half, b.map("absolute", x[1])), large)
+    small = b.map("where", none, zero, below)
+    right = b.map("logical_not", b.map("signbit", x[0]))
+    im = b.map("where", right, small, large)
+    return b.map("where", right, large, small), b.map("copysign", im, x[1])
+
+
+def _of_sums(first: str, second: str, negative: bool) -> Callable[[Builder, Pair], Pair]:
+    """Return a circular function: ``first(x) cosh(y) + i second(x) sinh(y)``."""
+
+    def function(b: Builder, x: Pair) -> Pair:
+        re = b.map("multiply", b.map(first, x[0]), b.map("cosh", x[1]))
+        im = b.map("multiply", b.map(second, x[0]), b.map("sinh", x[1]))
+        return re, b.map("negative", im) if negative else im
+
+    return function
+
+
+def _of_exponentials(first: str, second: str) -> Callable[[Builder, Pair], Pair]:
+    """Return a hyperbolic function: ``first(x) cos(y) + i second(x) sin(y)``."""
+
+    def function(b: Builder, x: Pair) -> Pair:
+        re = b.map("multiply", b.map(first, x[0]), b.map("cos", x[1]))
+        return re, b.map("multiply", b.map(second, x[0]), b.map("sin", x[1]))
+
+    return function
+
+
+def _absolute(b: Builder, x: Pair) -> Value:
+    return b.map("hypot", *x)
+
+
+_FUNCTIONS: dict[str, Callable[..., Pair]] = {
+    "add": _added, "subtract": _subtracted, "multiply": _multiplied, "divide": _divided,
+    "reciprocal": _reciprocal, "negative": _negative, "conjugate": _conjugate, "sign": _sign,
+    "positive": lambda _, x: x, "square": lambda b, x: _multiplied(b, x, x), "exp": _exp,
+    "sqrt": _sqrt, "sin": _of_sums("sin", "cos", False), "cos": _of_sums("cos", "sin", True),
+    "sinh": _of_exponentials("sinh", "cosh"), "cosh": _of_exponentials("cosh", "sinh"),
+}  # fmt: skip
+# What tells numbers apart: a function of the parts, and how both answers are one.
+_TRUTHS = {
+    "equal": ("equal", "logical_and"), "not_equal": ("not_equal", "logical_or"),
+    "isnan": ("isnan", "logical_or"), "isinf": ("isinf", "logical_or"),
+    "isfinite": ("isfinite", "logical_and"),
+}  # fmt: skip
