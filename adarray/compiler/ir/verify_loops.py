@@ -205,7 +205,9 @@ class _Verifier:
             good = dtypes[0] == "bool" and dtypes[1] == dtypes[2] == e.dtype
         else:
             parts = e.name in ("real", "imag", "paired")  # of which only few are known
-            good = parts or e.name == "cast" or e.dtype == "bool" or all(d == e.dtype for d in dtypes)
+            good = (
+                parts or e.name == "cast" or e.dtype == "bool" or all(d == e.dtype for d in dtypes)
+            )
         self.need(good, where, f"the dtypes of {shown} do not fit")
 
     def load(self, e: Load, where: Stmt) -> None:

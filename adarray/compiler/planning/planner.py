@@ -52,6 +52,7 @@ from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.fourier import fourier_calls
+from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
@@ -113,6 +114,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("fourier_calls", fourier_calls),
+    ("long_scans", long_scans),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),
