@@ -1,9 +1,12 @@
 """Long running folds of few lines: blocks of each line are folded side by side, on a GPU.
 
-A line is folded by one thread, or a group of threads, from its first element to its last. Where
-lines are few and long, most of the GPU waits for them. Each line is cut into blocks here. The folds
-of all elements of each block, folded themselves, are what the elements of the next block begin
-with. The order of folds depends on shapes alone.
+A line whose elements lie side by side is folded by a group of threads, from its first element to
+its last. Where such lines are few and long, most of the GPU waits for them. Each line is cut into
+blocks here, which are lines of their own. The folds of all elements of each block, folded
+themselves, are what the elements of the next block begin with. The order of folds depends on shapes
+alone. Lines across the rows of an array are cut where their kernels are written (see
+`adarray.compiler.kernels.steps`): a thread takes a block of one, and its neighbours the same block
+of others.
 
 References
 ----------
@@ -21,11 +24,10 @@ from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import keep, rebuild
 
 SIZE = 1 << 18  # elements from which on more kernels are worth their launches
-BESIDE = 1 << 17  # lines side by side that a GPU is busy with: a thread takes each of them
-ALONG = 1 << 12  # the same of lines whose elements lie side by side: a group of threads does
+LINES = 1 << 12  # lines that a GPU is busy with: a group of threads takes each of them
 FEWEST = 4  # blocks of a line, at least
-SHORTEST = {True: 512, False: 64}  # elements of a block, by whether they lie side by side
-STEP = {True: 0.25e-9, False: 60e-9}  # seconds from one element of a line to the next
+SHORTEST = 512  # elements of a block
+STEP = 0.25e-9  # seconds from one element of a line to the next
 MOVED = 2.5e-13  # seconds for a byte of all lines, which pass through memory once more in blocks
 
 
@@ -47,14 +49,12 @@ def _blocks(v: Value) -> int:
     if not isinstance(p, PrefixScan) or v.size < SIZE:
         return 0
     axis = p.axis % v.ndim
-    along = all(n == 1 for n in v.shape[axis + 1 :])
-    lines = v.size // v.shape[axis]
-    if along and lines == 1:
+    n, lines = v.shape[axis], v.size // v.shape[axis]
+    if lines == 1 or any(m != 1 for m in v.shape[axis + 1 :]):
         return 0  # all blocks of threads share one line anyway
-    if v.shape[axis] * STEP[along] < 4 * v.nbytes * MOVED:
+    if n * STEP < 4 * v.nbytes * MOVED:
         return 0
-    wanted = -(-(ALONG if along else BESIDE) // lines)
-    blocks = min(wanted, v.shape[axis] // SHORTEST[along])
+    blocks = min(-(-LINES // lines), n // SHORTEST)
     return blocks if blocks >= FEWEST else 0
 
 
