@@ -292,6 +292,11 @@ class _Verifier:
         if s.index is not None:
             self.expr(s.index, s)
             self.need(s.index.dtype == "int64", s, "an index is not int64")
+        if s.before:
+            what = self.visible(s.before)
+            good = isinstance(what, Local) and what.size is None and what.dtype == dtype
+            good = good and s.index is not None and s.target in self.buffers
+            self.need(good, s, f"{s.before!r} is no local scalar for an element of a buffer")
         total = self.totals.get(s.target)
         if total is not None:
             self.need(self.stage == "parallel", s, "a total is folded outside the parallel loop")
@@ -346,6 +351,8 @@ class _Verifier:
                 self.need(
                     slope(t.index, s.var, lets) != ZERO, t, "all iterations store to one element"
                 )
+            elif isinstance(t, Fold) and t.before:
+                self.need(False, t, "a vector loop has no order")
             elif isinstance(t, Fold) and t.index is None:
                 folded.add(t.target)
             elif isinstance(t, Fold) and t.index is not None:
