@@ -51,6 +51,7 @@ from adarray.compiler.planning.storage import Storage
 from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.factors import factors
+from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.stencil import strips
@@ -109,6 +110,7 @@ def plan(
 TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
+    ("few_places", few_places),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),

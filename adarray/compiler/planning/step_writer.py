@@ -211,7 +211,7 @@ class StepWriter:
         if not over:
             self._whole_base(value, nodes)
         if not self.target.atomic or (p.add and value.dtype.name not in self.target.atomic):
-            yield scatter(p, value, nodes)
+            yield scatter(p, value, nodes, self.target)
         elif p.add:
             yield scatter_add(p, value, nodes)
         else:

@@ -15,13 +15,15 @@ from plan_runner import FailedError, PlanRunner
 from recorded import close, recorded
 
 import adarray
+from adarray.compiler.ir.loopir import For
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.primitives import ScatterND
-from adarray.compiler.ir.target import GPU
+from adarray.compiler.ir.target import GPU, CpuTarget
 from adarray.compiler.kernels import scatter, segments
 from adarray.compiler.kernels.scatter_forms import ScatterForm
 from adarray.compiler.planning import step_writer
 from adarray.compiler.planning.planner import plan
+from adarray.compiler.rewrite import few_places
 from adarray.compiler.schedule.gpu import choose
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
@@ -153,6 +155,66 @@ def test_sums_of_collected_pieces_have_numpys_order(monkeypatch: pytest.MonkeyPa
             [np.asarray(a) for a in r.arrays]
         )
         np.testing.assert_array_equal(got, f(v, at))
+
+
+# -- few places --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "width"), [((7,), 0, 1), ((2, 3, 2), 1, 1), ((3, 4, 1), 0, 2)]
+)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_sums_at_few_places_are_folds(
+    shape: Any, axis: int, width: int, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_places, "PIECES", 4)
+    rng = np.random.default_rng(2)
+    x, v = rng.normal(size=shape), rng.normal(size=(*shape[:axis], 5, 4, *shape[axis + width :]))
+    at = [rng.integers(-n, n, (5, 4)) for n in shape[axis : axis + width]]
+
+    def f(x: Any, v: Any, *at: Any) -> Any:
+        y = np.zeros_like(x) if fresh else x * x
+        np.add.at(y, (*(slice(None),) * axis, *at), np.exp(v))
+        return y * 2.0
+
+    r = recorded(f, x, v, *at)
+    new_plan = plan(r.program, target=GPU)
+    assert not any(isinstance(v.primitive, ScatterND) for s in new_plan.steps for v in s.values)
+    arrays = [np.asarray(a) for a in r.arrays]
+    (got,) = PlanRunner(new_plan)(arrays)
+    close(got, r.leaves[0], 1e-12)
+    arrays[2] = np.full((5, 4), shape[axis])
+    with pytest.raises(FailedError):
+        PlanRunner(new_plan)(arrays)
+
+
+# -- processors --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_threads_of_a_processor_share_slices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scatter, "SHARED", 2)
+    monkeypatch.setattr(scatter, "COLUMNS", 2)
+    example = Example(seed)
+    r = recorded(example.run, *example.arrays)
+    new_plan = plan(r.program, target=CpuTarget(small=1))
+    got = PlanRunner(new_plan)([np.asarray(a) for a in r.arrays])
+    for one, expected in zip(got, r.leaves, strict=True):
+        close(one, expected, 1e-5 if example.x.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((50, 40, 30), 0), ((50, 40, 30), 1), ((50, 40, 30), 2), ((50, 300), 0)]
+)
+def test_scatters_on_a_processor_are_parallel(shape: Any, axis: int) -> None:
+    x = np.ones(shape)
+    at = np.arange(0, shape[axis], 2)
+    r = recorded(adarray.grad(lambda x: np.sum(np.take(x, at, axis=axis) ** 2)), x)
+    kernels = [s.kernel for s in plan(r.program).steps
+               if isinstance(s, KernelStep)
+               and any(isinstance(v.primitive, ScatterND) for v in s.values)]  # fmt: skip
+    assert isinstance(kernels[-1].body[-1], For)
+    assert kernels[-1].body[-1].kind == "parallel"
 
 
 # -- the choice --------------------------------------------------------------------------------
