@@ -34,7 +34,8 @@ from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
 
-SHARED, COLUMNS = 8, 64  # iterations that threads of a processor share, at least; of a block
+SHARED, COLUMNS = 8, 256  # iterations that threads of a processor share, at least; of a block
+BLOCKS = 4  # of columns, at least
 WIDE = 32  # elements side by side that a group of threads takes, rather than each thread one
 
 
@@ -130,7 +131,7 @@ class ScatterLoops:
         """
         shape = self.piece.shape
         for a in self.rest:
-            if shape[a] >= (2 * COLUMNS if a == self.rest[-1] else SHARED):
+            if shape[a] >= (BLOCKS * COLUMNS if a == self.rest[-1] else SHARED):
                 single = a < self.position or a != self.rest[-1]
                 return a if single or all(shape[b] == 1 for b in self.rest if b != a) else -1
         return -1

@@ -195,6 +195,7 @@ def test_sums_at_few_places_are_folds(
 def test_threads_of_a_processor_share_slices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scatter, "SHARED", 2)
     monkeypatch.setattr(scatter, "COLUMNS", 2)
+    monkeypatch.setattr(scatter, "BLOCKS", 2)
     example = Example(seed)
     r = recorded(example.run, *example.arrays)
     new_plan = plan(r.program, target=CpuTarget(small=1))
@@ -204,7 +205,7 @@ def test_threads_of_a_processor_share_slices(seed: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((50, 40, 30), 0), ((50, 40, 30), 1), ((50, 40, 30), 2), ((50, 300), 0)]
+    ("shape", "axis"), [((50, 40, 30), 0), ((50, 40, 30), 1), ((50, 40, 30), 2), ((50, 3000), 0)]
 )
 def test_scatters_on_a_processor_are_parallel(shape: Any, axis: int) -> None:
     x = np.ones(shape)
