@@ -31,10 +31,10 @@ ROW, IN_ROW = 64 << 10, 1.5e12  # bytes of pieces in which an SM does so, and th
 COUNTS = 64  # bytes that are moved for each piece and place where pieces are counted
 MEETING = 1.2e-9  # seconds from one atomic addition to an element to the next
 ALONE = 60e-9  # of an addition of one thread, where there are no atomic ones
-COMPARE = 5  # operations of a comparison of an index with a place
+COMPARE = 32  # operations that take as long as a comparison of an index with a place
 RANK = 8  # the same where a piece is sorted
 SHARE = 4  # elements that a thread compares for
-STEP = 8e-9  # seconds of a comparison where a thread waits for it
+STEP = 12e-9  # seconds of a comparison where a thread waits for it
 NEXT = 60e-9  # of a piece that a thread adds: several loads are under way at a time
 
 

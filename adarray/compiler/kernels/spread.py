@@ -26,15 +26,17 @@ def spread(loop: For, totals: frozenset[str] = frozenset()) -> For:
     """Return a parallel loop flattened with the serial ones that are all it consists of.
 
     The iterations of maps and of folds into totals are independent, whatever the loop is. Others
-    stay as they are, and so do those of folds into arrays other than `totals`.
+    stay as they are, and so do those of folds into arrays other than `totals`. What is computed
+    in front of the inner loop, such as an index that is read and checked, is computed in each
+    iteration.
     """
     while True:
-        lets = tuple(s for s in loop.body if isinstance(s, Let))
+        ahead = tuple(s for s in loop.body if isinstance(s, Let) or _refuses(s))
         loops = [s for s in loop.body if isinstance(s, For)]
-        if len(loops) != 1 or len(lets) + 1 != len(loop.body):
+        if len(loops) != 1 or len(ahead) + 1 != len(loop.body):
             return loop
         (inner,) = loops
-        names = {loop.var, *(s.name for s in lets)}
+        names = {loop.var, *(s.name for s in ahead if isinstance(s, Let))}
         if not _flattens(loop, inner, names, totals):
             return loop
         var = f"{loop.var}_{inner.var}"
@@ -44,7 +46,7 @@ def spread(loop: For, totals: frozenset[str] = frozenset()) -> For:
         body: tuple[Stmt, ...] = (
             Let(loop.var, outer),
             Let(inner.var, Apply("int64", "subtract", (passed, before))),
-            *lets,
+            *ahead,
             *inner.body,
         )
         stop = Apply("int64", "multiply", (loop.stop, count))
