@@ -335,10 +335,12 @@ class _Verifier:
         """Check that iterations share nothing but totals."""
         own = {t.name for t in statements(s.body) if isinstance(t, Local)}
         for t in statements(s.body):
-            name = t.name if isinstance(t, Assign) else t.target if isinstance(t, Fold) else None
-            shared = name is not None and name not in own
-            if shared and isinstance(self.visible(str(name)), Local):
-                self.need(False, t, f"iterations of the parallel loop share {name!r}; use a Total")
+            names = [t.name] if isinstance(t, Assign) else []
+            names += [t.target, t.before] if isinstance(t, Fold) else []
+            for name in names:
+                if name and name not in own and isinstance(self.visible(name), Local):
+                    reason = f"iterations of the parallel loop share {name!r}; use a Total"
+                    self.need(False, t, reason)
 
     def vector(self, s: For) -> None:
         """Check that iterations are independent."""
