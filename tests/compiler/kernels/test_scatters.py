@@ -47,7 +47,8 @@ class Example:
         width = 2 if choice.random() < 0.3 and axis + 1 < len(shape) else 1
         index_shape = choice.choice(((7,), (1,), (3, 4), (2, 1, 3)))
         self.add = choice.random() < 0.7
-        self.fresh = choice.random() < 0.5
+        self.base = choice.choice(("zeros", "over", "read"))
+        self.pieces = choice.choice(("as given", "backward", "computed", "equal"))
         dtype = np.dtype(choice.choice(DTYPES if self.add else DTYPES + OTHERS))
         self.axis, self.width = axis, width
         self.x = self.numbers(rng, shape, dtype)
@@ -64,13 +65,20 @@ class Example:
         return rng.integers(0 if dtype.kind == "b" else -9, 9, shape).astype(dtype)
 
     def run(self, x: Any, v: Any, *at: Any) -> Any:
-        y = np.zeros_like(x) if self.fresh else x * x
+        base = np.zeros_like(x) if self.base == "zeros" else x * x
+        y = base.copy() if self.base == "read" else base
+        if self.pieces == "backward":
+            v = v[::-1, ..., ::-1] if v.ndim > 1 else v[::-1]
+        elif self.pieces == "computed":
+            v = v * v
+        elif self.pieces == "equal":
+            v = np.ones((), v.dtype)
         index = (*(slice(None),) * self.axis, *at)
         if self.add:
             np.add.at(y, index, v)
         else:
             y[index] = v
-        return y
+        return (y, base) if self.base == "read" else y
 
     @property
     def arrays(self) -> list[Any]:
@@ -89,7 +97,7 @@ def planned(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_results_are_those_of_numpy(
     form: ScatterForm, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
