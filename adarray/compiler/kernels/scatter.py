@@ -33,6 +33,7 @@ from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
+from adarray.compiler.kernels.values import Outside
 
 SHARED, COLUMNS = 8, 256  # iterations that threads of a processor share, at least; of a block
 BLOCKS = 4  # of columns, at least
@@ -67,13 +68,19 @@ class ScatterLoops:
         self.extents = tuple(value.shape[a] for a in self.axes)
         self.own = c_strides(self.extents)
 
-    def place(self, s: Serial, number: Affine, check: bool = True) -> Affine:
+    def place(self, s: Serial, number: Affine, outside: Outside = "clamped") -> Affine:
         """Return the number of the place where a piece goes, given the piece's number."""
         where = s.unravelled(number, self.index_shape)
         return combine([
-            (step, s.values.wrapped(ref, where, n, check))
+            (step, s.values.wrapped(ref, where, n, outside))
             for step, ref, n in zip(self.own, self.refs, self.extents, strict=True)
         ])  # fmt: skip
+
+    def refuse(self, s: Serial, number: Affine) -> None:
+        """Leave the kernel here if the indices of a piece are out of range."""
+        where = s.unravelled(number, self.index_shape)
+        for ref, n in zip(self.refs, self.extents, strict=True):
+            s.values.refuse(ref, where, n)
 
     def piece_index(self, piece: tuple[Affine, ...], at: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """Return where an element of a piece lies that goes to an index of the result."""

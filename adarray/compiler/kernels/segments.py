@@ -116,7 +116,10 @@ def _places(p: ScatterND, value: Value) -> int:
 def count_by_place(
     p: ScatterND, value: Value, nodes: Nodes, lists: CountedLists
 ) -> Iterator[Lowered]:
-    """Yield the kernels that sort the pieces of a scatter by counting them."""
+    """Yield the kernels that sort the pieces of a scatter by counting them.
+
+    Lists are whole where indices are out of range, too: kernels run until the host knows that.
+    """
     x = ScatterLoops(p, value, nodes)
     clear = Serial(lists.counts, nodes)
 
@@ -134,6 +137,7 @@ def count_by_place(
         scope.emit(Local(rank, "int64", None, integer(0)))
         scope.emit(Fold(counts, "add", integer(1), place, rank))
         scope.emit(Store(count.target, scope.index(index[0])[0], Var("int64", rank)))
+        x.refuse(count, index[0])
 
     count.flat([x.count], number)
     yield count.lowered("out", {counts: "inout"})
@@ -141,7 +145,7 @@ def count_by_place(
     order = Serial(lists.order, nodes)
 
     def put(index: tuple[Affine, ...]) -> None:
-        place = x.place(order, index[0], check=False)
+        place = x.place(order, index[0])
         first, _ = _bounds(order, lists, place)
         at = Apply("int64", "add", (first, _loaded(order, lists.ranks, index[0])))
         order.scope.emit(Store(order.target, at, order.scope.index(index[0])[0]))
@@ -196,13 +200,13 @@ def add_others(
         else:
             at, number = number, _loaded(s, lists.lists, index[0])
             name = s.values.index_let("number", number, scope.here, 0, x.count - 1)
-            place = x.place(s, Affine(0, ((name, 1),)), check=False)
+            place = x.place(s, Affine(0, ((name, 1),)))
             first = _loaded(s, lists.lists, combine([(1, place)], x.count))
             rank = Apply("int64", "subtract", (at, first))
         scope.open()
         here = s.values.index_let("here", number, scope.here, 0, x.count - 1)
         piece = s.unravelled(Affine(0, ((here, 1),)), x.index_shape)
-        to = [s.values.wrapped(ref, piece, n, check=False)
+        to = [s.values.wrapped(ref, piece, n, "clamped")
               for ref, n in zip(x.refs, x.extents, strict=True)]  # fmt: skip
 
         def add(rest: tuple[Affine, ...]) -> None:
@@ -239,7 +243,8 @@ def _turned(s: Serial, number: Expr, at: Affine, n: int) -> Affine:
 def sort_by_place(p: ScatterND, value: Value, nodes: Nodes, lists: RankedLists) -> Lowered:
     """Return the kernel that sorts the pieces of a scatter by counting those before each.
 
-    It also counts the pieces before each place, where the list of that place begins.
+    It also counts the pieces before each place, where the list of that place begins. Lists are
+    whole where indices are out of range, too: kernels run until the host knows that.
     """
     x, s = ScatterLoops(p, value, nodes), Serial(lists.lists, nodes)
     scope, count = s.scope, x.count
@@ -257,7 +262,7 @@ def sort_by_place(p: ScatterND, value: Value, nodes: Nodes, lists: RankedLists) 
         scope.emit(Local(before, "int64", None, integer(0)))
 
         def compare(other: tuple[Affine, ...]) -> None:
-            its, _ = scope.index(x.place(s, other[0], check=False))
+            its, _ = scope.index(x.place(s, other[0]))
             earlier = Apply("bool", "less", (scope.index(other[0])[0], scope.index(mine)[0]))
             same = Apply("bool", "logical_and", (Apply("bool", "equal", (its, place)), earlier))
             first = Apply("bool", "logical_or", (Apply("bool", "less", (its, place)), same))
@@ -268,6 +273,7 @@ def sort_by_place(p: ScatterND, value: Value, nodes: Nodes, lists: RankedLists) 
         rank = Var("int64", before)
         to, new = (Apply("int64", "where", (is_piece, *pair)) for pair in ((rank, at), (at, rank)))
         scope.emit(Store(s.target, to, new))
+        x.refuse(s, mine)
 
     s.flat([lists.lists.size], entry)
     return s.lowered("out")
@@ -378,7 +384,7 @@ class _Collector:
 
         def compare(index: tuple[Affine, ...]) -> None:
             mine, _ = s.scope.index(here)
-            its, _ = s.scope.index(self.x.place(s, index[0], check=not checked))
+            its, _ = s.scope.index(self.x.place(s, index[0], "left" if checked else "refused"))
             s.scope.open()
             take(index[0])
             s.scope.emit(If(Apply("bool", "equal", (its, mine)), s.scope.close()))
