@@ -118,6 +118,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
     assert names == [
         "results_in_c_order",
         "factors",
+        "few_places",
         "short_axes",
         "read_in_whole",
         "tabled",
