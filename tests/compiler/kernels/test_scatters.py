@@ -15,7 +15,7 @@ from plan_runner import FailedError, PlanRunner
 from recorded import close, recorded
 
 import adarray
-from adarray.compiler.ir.loopir import For
+from adarray.compiler.ir.loopir import Fail, For, statements
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.primitives import ScatterND
 from adarray.compiler.ir.target import GPU, CpuTarget
@@ -28,6 +28,9 @@ from adarray.compiler.schedule.gpu import choose
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
 from adarray.compiler.schedule.gpu.schedules import DeviceScan
+
+pytest.importorskip("adarray_native._device")
+from adarray_backends.cuda.checks import index_bounds
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 FORMS = list(ScatterForm)
@@ -183,6 +186,21 @@ def test_kernels_behind_a_wrong_index_stay_in_their_arrays(
         (got,) = run([v, at])
         assert run.refused == 1
         close(got, f(v, right), 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_indices_can_be_checked_before(form: ScatterForm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host need not wait for kernels that refuse indices which are arguments."""
+    seed = next(k for k in range(9) if Example(k).add)
+    example = Example(seed)
+    r = recorded(example.run, *example.arrays)
+    steps = [s for s in planned(monkeypatch, form, r).steps if isinstance(s, KernelStep)]
+    failing = [s for s in steps if any(isinstance(x, Fail) for x in statements(s.kernel.body))]
+    assert failing
+    for s in failing:
+        bounds = index_bounds(s)
+        assert bounds is not None
+        assert {b.buffer.kind for b in bounds} == {"input"}
 
 
 def test_sums_of_collected_pieces_have_numpys_order(monkeypatch: pytest.MonkeyPatch) -> None:
