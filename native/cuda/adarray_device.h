@@ -172,17 +172,22 @@ ADARRAY_IN int adarray_narrow(int64_t x)
     return x >= 0 && x <= 0x7fffffff ? (int)x : -0x7fffffff - 1;
 }
 
-/* Fold a value into memory that other threads fold into, too. */
+/* Fold a value into memory that other threads fold into, too; return what was there. */
 #ifdef __CUDA_ARCH__
-template <class T> ADARRAY_IN void adarray_atomic_add(T *p, T x)
+template <class T> ADARRAY_IN T adarray_atomic_add(T *p, T x)
 {
     if constexpr (sizeof(T) == 8 && T(0.5) == T(0)) /* wraps like unsigned integers */
-        atomicAdd((unsigned long long *)p, (unsigned long long)x);
+        return (T)atomicAdd((unsigned long long *)p, (unsigned long long)x);
     else
-        atomicAdd(p, x);
+        return atomicAdd(p, x);
 }
 #else
-template <class T> ADARRAY_IN void adarray_atomic_add(T *p, T x) { *p += x; }
+template <class T> ADARRAY_IN T adarray_atomic_add(T *p, T x)
+{
+    const T before = *p;
+    *p += x;
+    return before;
+}
 #endif
 ADARRAY_IN void adarray_atomic_maximum(int64_t *p, int64_t x)
 {

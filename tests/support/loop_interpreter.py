@@ -140,6 +140,8 @@ class Interpreter:
         with np.errstate(all="ignore"):
             if s.index is not None:
                 i = int(self.expr(s.index))
+                if s.before:
+                    self.names[s.before] = self.memory[s.target][i]
                 self.memory[s.target][i] = combine(self.memory[s.target][i], value)
             elif s.target in self.memory:
                 self.memory[s.target][()] = combine(self.memory[s.target], value)

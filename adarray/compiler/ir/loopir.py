@@ -108,12 +108,16 @@ class Fold:
 
     `combine` is one of ``add multiply maximum minimum logical_and logical_or``. In a vector
     loop, folds into one scalar run in lanes that are combined after the loop.
+
+    `before` is a local scalar that is set to what the element of a buffer was until then: of
+    several iterations that add 1 to one element each gets another number. Not in vector loops.
     """
 
     target: str
     combine: str
     value: Expr
     index: Expr | None = None
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

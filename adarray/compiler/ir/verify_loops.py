@@ -295,6 +295,11 @@ class _Verifier:
         if s.index is not None:
             self.expr(s.index, s)
             self.need(s.index.dtype == "int64", s, "an index is not int64")
+        if s.before:
+            what = self.visible(s.before)
+            good = isinstance(what, Local) and what.size is None and what.dtype == dtype
+            good = good and s.index is not None and s.target in self.buffers
+            self.need(good, s, f"{s.before!r} is no local scalar for an element of a buffer")
         total = self.totals.get(s.target)
         if total is not None:
             self.need(self.stage == "parallel", s, "a total is folded outside the parallel loop")
@@ -333,10 +338,12 @@ class _Verifier:
         """Check that iterations share nothing but totals."""
         own = {t.name for t in statements(s.body) if isinstance(t, Local)}
         for t in statements(s.body):
-            name = t.name if isinstance(t, Assign) else t.target if isinstance(t, Fold) else None
-            shared = name is not None and name not in own
-            if shared and isinstance(self.visible(str(name)), Local):
-                self.need(False, t, f"iterations of the parallel loop share {name!r}; use a Total")
+            names = [t.name] if isinstance(t, Assign) else []
+            names += [t.target, t.before] if isinstance(t, Fold) else []
+            for name in names:
+                if name and name not in own and isinstance(self.visible(name), Local):
+                    reason = f"iterations of the parallel loop share {name!r}; use a Total"
+                    self.need(False, t, reason)
 
     def vector(self, s: For) -> None:
         """Check that iterations are independent."""
@@ -349,6 +356,8 @@ class _Verifier:
                 self.need(
                     slope(t.index, s.var, lets) != ZERO, t, "all iterations store to one element"
                 )
+            elif isinstance(t, Fold) and t.before:
+                self.need(False, t, "a vector loop has no order")
             elif isinstance(t, Fold) and t.index is None:
                 folded.add(t.target)
             elif isinstance(t, Fold) and t.index is not None:

@@ -10,17 +10,33 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, If, Load, Store
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Const,
+    Expr,
+    Fold,
+    For,
+    If,
+    Load,
+    Store,
+    Var,
+    integer,
+)
 from adarray.compiler.ir.primitives import Constant, ScatterND, map_of
 from adarray.compiler.ir.program import Value, c_strides
+from adarray.compiler.ir.target import Target
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
+from adarray.compiler.kernels.values import Outside
 
+SHARED, COLUMNS = 8, 256  # iterations that threads of a processor share, at least; of a block
+BLOCKS = 4  # of columns, at least
 WIDE = 32  # elements side by side that a group of threads takes, rather than each thread one
 
 
@@ -52,13 +68,19 @@ class ScatterLoops:
         self.extents = tuple(value.shape[a] for a in self.axes)
         self.own = c_strides(self.extents)
 
-    def place(self, s: Serial, number: Affine, check: bool = True) -> Affine:
+    def place(self, s: Serial, number: Affine, outside: Outside = "clamped") -> Affine:
         """Return the number of the place where a piece goes, given the piece's number."""
         where = s.unravelled(number, self.index_shape)
         return combine([
-            (step, s.values.wrapped(ref, where, n, check))
+            (step, s.values.wrapped(ref, where, n, outside))
             for step, ref, n in zip(self.own, self.refs, self.extents, strict=True)
         ])  # fmt: skip
+
+    def refuse(self, s: Serial, number: Affine) -> None:
+        """Leave the kernel here if the indices of a piece are out of range."""
+        where = s.unravelled(number, self.index_shape)
+        for ref, n in zip(self.refs, self.extents, strict=True):
+            s.values.refuse(ref, where, n)
 
     def piece_index(self, piece: tuple[Affine, ...], at: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """Return where an element of a piece lies that goes to an index of the result."""
@@ -109,6 +131,18 @@ class ScatterLoops:
             for a, ref, n in zip(axes, self.refs, extents, strict=True)
         ]
 
+    def shared_axis(self) -> int:
+        """Return the axis of the piece that threads of a processor share, -1 if there is none.
+
+        One before the indices is best, whose parts lie in memory one after the other.
+        """
+        shape = self.piece.shape
+        for a in self.rest:
+            if shape[a] >= (BLOCKS * COLUMNS if a == self.rest[-1] else SHARED):
+                single = a < self.position or a != self.rest[-1]
+                return a if single or all(shape[b] == 1 for b in self.rest if b != a) else -1
+        return -1
+
     def piece_stretches(self) -> list[tuple[int, int]]:
         """Return the axes of the piece to loop over, as `stretches` does for the result's."""
         axes: list[tuple[int, int]] = []
@@ -145,20 +179,59 @@ def _runs_on(ref: Ref, axis: int, inner: int, n: int) -> bool:
     return steps.get(axis, 0) == steps.get(inner, 0) * n
 
 
-def scatter(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:
-    """Return the kernel that scatters into memory that holds the base already, piece by piece."""
+def scatter(p: ScatterND, value: Value, nodes: Nodes, target: Target) -> Lowered:
+    """Return the kernel that scatters into memory that holds the base already, piece by piece.
+
+    Threads share an axis that is not indexed: each goes through all pieces, in their order.
+    """
     s, x = Serial(value, nodes), ScatterLoops(p, value, nodes)
 
-    def body(index: tuple[Affine, ...]) -> None:
-        element, at = x.element(s, index)
+    def body(index: dict[int, Affine]) -> None:
+        element, at = x.element(s, tuple(index.get(a, NOTHING) for a in x.order))
         if p.add:
             old = Load(value.dtype.name, s.target, at)
             name = "logical_or" if value.dtype == np.bool_ else "add"
             element = Apply(value.dtype.name, name, (old, element))
         s.scope.emit(Store(s.target, at, element))
 
-    s.loops([x.piece.shape[a] for a in x.order], x.kinds(False, len(x.order)), body)
+    outer = x.shared_axis() if x.piece.size > target.small else -1
+    if outer >= 0 and outer == x.rest[-1]:
+        _in_columns(s, x, body)
+        return s.lowered("inout")
+    order = x.order if outer < 0 else [outer, *(a for a in x.order if a != outer)]
+    kinds = x.kinds(False, len(order))
+    if outer >= 0:
+        kinds[0] = "parallel"
+    shape = [x.piece.shape[a] for a in order]
+    s.loops(shape, kinds, lambda index: body(dict(zip(order, index, strict=True))))
     return s.lowered("inout")
+
+
+def _in_columns(s: Serial, x: ScatterLoops, body: Callable[[dict[int, Affine]], None]) -> None:
+    """Write the loops of pieces whose only other axis is shared in blocks of columns."""
+    scope, last = s.scope, x.rest[-1]
+    n = x.piece.shape[last]
+    ahead = x.order[: x.width]
+    scope.open()
+    blocks = -(-n // COLUMNS)
+    block = scope.index_name("block", 0, blocks - 1, scope.here)
+    size, length = integer(COLUMNS), scope.number("n", n, literal=False)
+    low, _ = scope.let("low", Apply("int64", "multiply", (Var("int64", block), size)), scope.here)
+    end = Apply("int64", "minimum", (Apply("int64", "add", (low, size)), length))
+    high, _ = scope.let("high", end, scope.here)
+
+    def columns(index: tuple[Affine, ...]) -> None:
+        scope.open()
+        name = scope.index_name("j", 0, n - 1, scope.here)
+        s.values.vector_depth = scope.here
+        body(dict(zip(ahead, index, strict=True)) | {last: Affine(0, ((name, 1),))})
+        s.values.vector_depth = -1
+        scope.emit(For(name, low, high, scope.close(), "vector"))
+
+    s.loops([x.piece.shape[a] for a in ahead], ["serial"] * x.width, columns)
+    count = Apply("int64", "add", (length, integer(COLUMNS - 1)))
+    count = Apply("int64", "floor_divide", (count, size))
+    scope.emit(For(block, integer(0), count, scope.close(), "parallel"))
 
 
 def scatter_add(p: ScatterND, value: Value, nodes: Nodes) -> Lowered:

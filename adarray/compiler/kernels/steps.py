@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -202,13 +202,12 @@ class Serial:
             for x in level.statements
         ]
 
-    def lowered(self, access: str) -> Lowered:
-        """Return the kernel."""
+    def lowered(self, access: str, others: Mapping[str, str] = {}) -> Lowered:
+        """Return the kernel; `others` says how buffers besides the target are accessed."""
         v = self.values
         names = v.buffers
-        buffers = tuple(
-            Param(n, v.dtypes[n], access if n == self.target else "in") for n in names.values()
-        )
+        accesses = {**others, self.target: access}
+        buffers = tuple(Param(n, v.dtypes[n], accesses.get(n, "in")) for n in names.values())
         ints = self.scope.ints
         body = self.scope.levels[0].statements
         kernel = Kernel(buffers, tuple(ints.values()), (), tuple(body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol, assert_never
+from typing import Literal, Protocol, assert_never
 
 from adarray.compiler.ir.domains import Maps
 from adarray.compiler.ir.loopir import Apply, Const, Expr, Fail, Fold, If, Load, Local, Var, integer
@@ -40,6 +40,8 @@ from adarray.compiler.kernels.tables import is_table
 Index = tuple[Affine, ...]
 # An expression, and the level of the scope where it is known.
 ExprAtLevel = tuple[Expr, int]
+# What is done with indices that are out of range.
+Outside = Literal["refused", "clamped", "left"]
 # Where an operand of a concatenation begins and ends, and how it is read.
 Border = tuple[int, int, Ref]
 
@@ -433,19 +435,25 @@ class Values:
         maps = (ref.at,) if ref.at is not None else ref.maps or ()
         return {a for m in maps for a, _ in m.terms}
 
-    def wrapped(self, ref: Ref, index: Index, extent: int, check: bool = True) -> Affine:
-        """Return an index that is read from an array, wrapped and checked, as a name.
+    def wrapped(self, ref: Ref, index: Index, extent: int, outside: Outside = "refused") -> Affine:
+        """Return an index that is read from an array, wrapped, as a name.
 
-        Without `check`, something else refuses indices that are out of range.
+        Unless they are ``"refused"``, something else refuses indices that are out of range. The
+        kernel goes on until then: what it addresses with them must be ``"clamped"``.
         """
         raw, depth = self.read(ref, index)
-        key = ("wrapped" if check else "unchecked", raw, extent)
+        key = (outside, raw, extent)
         hit = self.scope.memo.get(key)
         if hit is None:
-            if check:
+            if outside == "refused":
                 hit = self._check(raw, depth, extent, key)
             else:
-                hit = self.scope.let(key, self._wrap(raw, extent), depth)
+                at = self._wrap(raw, extent)
+                if outside == "clamped":
+                    last = self.scope.number("last", extent - 1)
+                    at = Apply("int64", "maximum", (at, integer(0)))
+                    at = Apply("int64", "minimum", (at, last))
+                hit = self.scope.let(key, at, depth)
         assert isinstance(hit[0], Var)
         name = hit[0].name
         if name not in self.scope.depth:
@@ -460,10 +468,16 @@ class Values:
         negative = Apply("bool", "less", (raw, integer(0)))
         return Apply("int64", "where", (negative, up, raw))
 
-    def _check(self, raw: Expr, depth: int, extent: int, key: object) -> ExprAtLevel:
+    def refuse(self, ref: Ref, index: Index, extent: int) -> None:
+        """Leave the kernel here if an index that is read from an array is out of range."""
+        raw, _ = self.read(ref, index)
+        _, wrong = self._tested(raw, self.scope.here, extent)
+        self.scope.emit(If(wrong, (Fail(1),)))
+
+    def _tested(self, raw: Expr, depth: int, extent: int) -> tuple[Expr, Expr]:
+        """Return an index that is wrapped, and whether it is out of range."""
         scope = self.scope
         n = scope.number("extent", extent, literal=False)
-        zero = integer(0)
         wrapped, _ = scope.let(("wrap", raw, extent), self._wrap(raw, extent), depth)
         wrong, _ = scope.let(
             ("wrong", raw, extent),
@@ -471,12 +485,17 @@ class Values:
                 "bool",
                 "logical_or",
                 (
-                    Apply("bool", "less", (wrapped, zero)),
+                    Apply("bool", "less", (wrapped, integer(0))),
                     Apply("bool", "greater_equal", (wrapped, n)),
                 ),
             ),
             depth,
         )
+        return wrapped, wrong
+
+    def _check(self, raw: Expr, depth: int, extent: int, key: object) -> ExprAtLevel:
+        scope, zero = self.scope, integer(0)
+        wrapped, wrong = self._tested(raw, depth, extent)
         if depth == self.vector_depth:
             if not self.bad:
                 self.bad = scope.fresh("bad")

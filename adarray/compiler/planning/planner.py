@@ -51,6 +51,7 @@ from adarray.compiler.planning.storage import Storage
 from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.factors import factors
+from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.pieces import read_in_whole
@@ -115,6 +116,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("factors", factors),
     ("fourier_calls", fourier_calls),
     ("long_scans", long_scans),
+    ("few_places", few_places),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),

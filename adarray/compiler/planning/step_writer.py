@@ -36,7 +36,14 @@ from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import Nodes, Ref, ValueMemory
 from adarray.compiler.kernels.scatter import owners, scatter, scatter_add, scatter_last
 from adarray.compiler.kernels.scatter_forms import ScatterForm, form_of
-from adarray.compiler.kernels.segments import collect, lists_of, sort_by_place
+from adarray.compiler.kernels.segments import (
+    add_others,
+    collect,
+    count_by_place,
+    counted_lists,
+    ranked_lists,
+    sort_by_place,
+)
 from adarray.compiler.planning.shared import SharedKernels
 from adarray.compiler.planning.storage import Storage
 
@@ -188,16 +195,26 @@ class StepWriter:
         over = self._takes_over(group, value, nodes)
         read = not self.fusion.uses.is_inline(base)
         form = form_of(p, value, self.target, read, over)
-        if form is not ScatterForm.ATOMIC:
-            lists = lists_of(p, value) if form is ScatterForm.LISTED else None
-            if lists is not None:
-                yield sort_by_place(p, value, nodes, lists)
-            yield collect(p, value, nodes, lists, over, self._refused(p, value))
+        if form is ScatterForm.COMPARED:
+            yield collect(p, value, nodes, None, over, self._refused(p, value))
+            return
+        if form is ScatterForm.LISTED:
+            ranked = ranked_lists(p, value, self.target)
+            yield sort_by_place(p, value, nodes, ranked)
+            yield collect(p, value, nodes, ranked, over, True)
+            if ranked.is_cut:
+                yield add_others(p, value, nodes, ranked)
+            return
+        if form is ScatterForm.COUNTED:
+            counted = counted_lists(p, value)
+            yield from count_by_place(p, value, nodes, counted)
+            yield collect(p, value, nodes, counted, over, True)
+            yield add_others(p, value, nodes, counted)
             return
         if not over:
             self._whole_base(value, nodes)
         if not self.target.atomic or (p.add and value.dtype.name not in self.target.atomic):
-            yield scatter(p, value, nodes)
+            yield scatter(p, value, nodes, self.target)
         elif p.add:
             yield scatter_add(p, value, nodes)
         else:

@@ -275,6 +275,9 @@ class CPrinter(Statements):
             place = f"{self.memory[s.target]}[{self.index(s.index)}]"
         else:
             place = self.changing[s.target]
+        if s.before:
+            self.line(f"{self.changing[s.before]} = {place};")
+            self.changed(s.before)
         if s.target in self.pairs:
             self.line(f"adarray_pairs_push_{SUFFIX[s.value.dtype]}(&{place}, {value});")
         else:

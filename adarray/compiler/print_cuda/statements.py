@@ -201,7 +201,13 @@ class CudaPrinter(Statements):
             assert s.index is not None
             assert s.combine in ("add", "maximum")
             place = f"{self.memory[s.target]} + {self.index(s.index)}"
-            self.line(f"{only}adarray_atomic_{s.combine}({place}, {value});")
+            kind = f"<{STORED[s.value.dtype]}>" if s.combine == "add" else ""
+            call = f"adarray_atomic_{s.combine}{kind}({place}, {value});"
+            if s.before:
+                assert self.schedule.group == 1
+                call = f"{self.changing[s.before]} = {call}"
+                self.changed(s.before)
+            self.line(f"{only}{call}")
             return
         if s.index is not None:
             place = f"{self.memory[s.target]}[{self.index(s.index)}]"

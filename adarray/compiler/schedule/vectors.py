@@ -374,7 +374,8 @@ class _Renamer:
             return Store(self.names[s.buffer], self.expr(s.index), self.expr(s.value))
         if isinstance(s, Fold):
             index = s.index and self.expr(s.index)
-            return Fold(self.names[s.target], s.combine, self.expr(s.value), index)
+            before = s.before and self.names[s.before]
+            return Fold(self.names[s.target], s.combine, self.expr(s.value), index, before)
         if isinstance(s, If):
             return If(self.expr(s.condition), self.body(s.body), self.body(s.orelse))
         if isinstance(s, For):

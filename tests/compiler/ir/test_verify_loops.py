@@ -63,6 +63,9 @@ GOOD = {
             kind="parallel",
         )
     ),
+    "numbered": kernel(
+        Local("a", F), Fold("y", "add", ONE, integer(0), "a"), Store("y", integer(1), Var(F, "a"))
+    ),
     "siblings": kernel(vector(Let("a", X)), vector(Let("a", X))),
 }
 
@@ -111,6 +114,14 @@ BAD = {
     "folded outside the parallel loop": kernel(
         vector(Let("a", X), kind="parallel"), Fold("s", "add", ONE), totals=(TOTAL,)
     ),
+    "'a' is no local scalar for an element": kernel(
+        Local("a", "int64"), Fold("y", "add", ONE, integer(0), "a")
+    ),
+    "'b' is no local scalar for an element": kernel(
+        Local("a", F), Local("b", F), Fold("a", "add", ONE, before="b")
+    ),
+    "a vector loop has no order": kernel(Local("a", F), vector(Fold("y", "add", ONE, K, "a"))),
+    "loop share 'a'": kernel(Local("a", F), vector(Fold("y", "add", ONE, K, "a"), kind="parallel")),
     "share 'a'": kernel(Local("a", F), vector(Fold("a", "add", X), kind="parallel")),
     "written before the parallel loop": kernel(
         Store("y", integer(0), ONE), vector(Let("a", X), kind="parallel")

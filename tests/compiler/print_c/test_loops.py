@@ -47,6 +47,21 @@ except BackendError:
     pytest.skip("there is no C compiler", allow_module_level=True)
 
 
+def test_a_fold_says_what_the_element_was():
+    body = (
+        Local("before", "int64"),
+        Fold("y", "add", integer(2), Load("int64", "x", AT), "before"),
+        Store("z", AT, Var("int64", "before")),
+    )
+    buffers = Param("x", "int64"), Param("y", "int64", "inout"), Param("z", "int64", "out")
+    kernel = Kernel(buffers, ("n",), (), (For("i", integer(0), N, body, "serial"),))
+    arrays = [np.array([2, 0, 2, 2, 1]), np.array([5, 6, 7]), np.zeros(5, np.int64)]
+    (_, expected), (_, got) = both(kernel, arrays, (5,))
+    np.testing.assert_array_equal(got[1], [7, 8, 13])
+    np.testing.assert_array_equal(got[2], [7, 5, 9, 11, 6])
+    np.testing.assert_array_equal(got[2], expected[2])
+
+
 def folding(combine, dtype, value, inputs=None):
     """Return a kernel whose vector loop folds ``value(x[i], ...)`` into a total."""
     inputs = inputs or [dtype]

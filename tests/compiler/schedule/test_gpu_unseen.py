@@ -12,8 +12,8 @@ from device_plans import SMALL, Compiled, DevicePlanRunner
 from recorded import close, recorded
 
 import adarray
-from adarray.compiler.ir.affine import ONE, times
-from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Var, integer, statements
+from adarray.compiler.ir.affine import ONE, slope, times
+from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Store, Var, integer, statements
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import steps
@@ -97,6 +97,14 @@ def taken_from_few(x: Any) -> Any:
     return np.sum(np.take(x, FEW, axis=0) ** 3) + np.sum(np.tanh(np.take(x, ENDS, axis=-1)))
 
 
+def picked(x: Any) -> Any:
+    return np.take(np.sin(x), ROWS, axis=0) * 2.0
+
+
+def picked_within(x: Any) -> Any:
+    return np.take(np.sin(x), ROWS, axis=1) * 2.0
+
+
 def normed(x: Any, w: Any) -> Any:
     """Compute the rows of a short outer axis by values of its middle axis."""
     c = x - np.mean(x, axis=-1, keepdims=True)
@@ -139,6 +147,8 @@ PROGRAMS = {
     "marched": (marched, ((64, 4096),), ((9, 31),)),
     "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
     "taken": (taken, ((20, 30, 2000),), ((3, 30, 7),)),
+    "picked": (lambda x: np.sum(picked(x)), ((30, 400, 5, 16),), ((30, 3, 2, 7),)),
+    "picked_within": (lambda x: np.sum(picked_within(x)), ((4096, 30, 16),), ((5, 30, 9),)),
     "rosenbrock": (rosenbrock, (1 << 16,), (3001,)),
     "burgers": (burgers, (1 << 16,), (501,)),
     "attention": (attention, ((16, 256, 256), (16, 256, 8)), ((3, 20, 36), (3, 36, 4))),
@@ -189,6 +199,21 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
         for one, expected in zip(got, r.leaves, strict=True):
             close(one, expected, 2e-4)
+
+
+@pytest.mark.parametrize(("f", "shape"), [(picked, (30, 4, 16)), (picked_within, (4096, 30, 16))])
+def test_what_is_gathered_is_written_as_it_lies(f: Any, shape: tuple[int, ...]) -> None:
+    """Threads do not share the axis of the indices, which are side by side, too."""
+    (step,) = plan(recorded(f, normal(*shape)).program, target=GPU).steps
+    assert isinstance(step, KernelStep)
+    stores = 0
+    for inner in (s for s in statements(step.kernel.body) if isinstance(s, For)):
+        lets = {s.name: s.value for s in inner.body if isinstance(s, Let)}
+        if inner.kind == "vector":
+            moves = [slope(s.index, inner.var, lets) for s in inner.body if isinstance(s, Store)]
+            stores += len(moves)
+            assert moves == [ONE] * len(moves)
+    assert stores == 1
 
 
 def test_slices_of_a_vector_are_one_pass() -> None:
