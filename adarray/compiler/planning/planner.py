@@ -172,7 +172,7 @@ class Planner:
         self.fusion = Fusion(program, late, target)
         self.lines = Lines(self.fusion, map(self._target, program.outputs), target)
         self.line_kernels: dict[int, LineKernel] = {}
-        self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
+        self.division = Division(self.fusion.uses, self.lines.number, self._statements)
         self.late = late or {}
         self.requested: dict[Value, None] = {}
         self.nodes: dict[int, Nodes] = {}

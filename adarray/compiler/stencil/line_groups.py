@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
@@ -35,6 +36,8 @@ INSTRUCTIONS = 2
 # Operations from which on a value is stored, rather than computed again where it is read.
 CHEAP = 8
 RECOMPUTED = Map, UpdateSlice, Concatenate
+# Arrays that a line hands over to what is left of a group.
+HANDED = 2
 # What a cell of a border reads: cells of arrays, from its own on; None for a certain element.
 Cells = list[tuple[Value, int | None]]
 
@@ -56,6 +59,8 @@ class Lines:
         By index of a group that is computed strip by strip: the shape of its longest arrays.
     borders : set of Value
         Single elements at ends of lines, and what reads them: no other kernel computes these again.
+    number : int
+        The first index that no group has.
     """
 
     def __init__(self, fusion: Fusion, results: Iterable[Value], target: Target) -> None:
@@ -63,7 +68,8 @@ class Lines:
         self.shapes: dict[int, Shape] = {}
         self.borders: set[Value] = set()
         self.sources: dict[Value, tuple[Value, ...]] = {}
-        if isinstance(target, GpuTarget) and target.march > 1 and not fusion.late:
+        self.number = len(fusion.groups)
+        if isinstance(target, GpuTarget) and target.march > 1 and _has_shifts(fusion):
             self.peak = target.sms * LANES * CLOCK
             self.results = frozenset(results)
             self.readers = _readers(fusion)
@@ -111,15 +117,27 @@ class Lines:
             while rest and run.goes_on:
                 scanned.append(rest.popleft())
                 run.add(scanned[-1])
-            chosen = run.groups[: max(1, run.best())]
-            merged.append(self._one(chosen, run) if len(chosen) > 1 else chosen[0])
-            rest.extendleft(g for g in reversed(scanned) if g not in chosen)
+            size = run.best()
+            chosen = {p.group: p for p in run.parts[:size]}
+            if chosen:
+                merged.append(self._one(run, size))
+            elif run.fused:
+                chosen[first] = run.parts[0]
+                merged.append(first)
+            else:  # nor would any of the others be
+                merged += scanned
+                continue
+            for g in reversed(scanned):
+                if g not in chosen:
+                    rest.appendleft(g)
+                elif size and chosen[g].rest:
+                    rest.appendleft(self._rest(chosen[g]))
         return merged
 
-    def _one(self, groups: list[Group], run: _Run) -> Group:
-        """Return one group of several."""
-        one = Group(groups[0].index, "line")
-        one.members = [m for g in groups for m in g.members]
+    def _one(self, run: _Run, size: int) -> Group:
+        """Return one group of the first ones of a run."""
+        one = Group(run.parts[0].group.index, "line")
+        one.members = [m for p in run.parts[:size] for m in p.members]
         one.classes = dict.fromkeys(one.members, ())
         self.fusion.owner.update((m, one) for m in one.members)
         self.shapes[one.index] = run.reads.shape
@@ -130,6 +148,61 @@ class Lines:
         }
         return one
 
+    def _rest(self, part: _Part) -> Group:
+        """Return a group of what a line leaves of one."""
+        whole, members = part.group, part.rest
+        rest = Group(self.number, whole.kind)
+        self.number += 1
+        rest.outer = whole.outer
+        rest.members = members
+        rest.classes = {m: whole.classes[m] for m in members}
+        rest.depth = {m: whole.depth[m] for m in members}
+        rest.again = {m: whole.again[m] for m in members}
+        rest.extents, rest.parents = list(whole.extents), list(whole.parents)
+        rest.united, rest.shape = whole.united, whole.shape
+        rest.totals = set(members) & whole.totals
+        self.fusion.owner.update((m, rest) for m in members)
+        for m in members:
+            for use in self.fusion.uses.uses(m):
+                for leaf in self.fusion.uses.leaves.get(use.root, (use.root,)):
+                    if leaf in part.members:
+                        self.readers.setdefault(leaf, set()).add(rest)
+        return rest
+
+
+class _Part(NamedTuple):
+    """What a line takes of a group, and what it leaves: sums, for one, and what they are of."""
+
+    group: Group
+    members: list[Value]
+    rest: list[Value]
+
+
+class _Prefix(NamedTuple):
+    """What the first parts of a run come to.
+
+    Parameters
+    ----------
+    halo : int
+    work : int
+        Operations of a cell.
+    loaded : int
+        How many arrays are loaded.
+    alone : float
+        Seconds of kernels of their groups.
+    rest : float
+        Seconds of those of what is left of these.
+    fused : bool
+        Whether cells read others that are computed here.
+    """
+
+    halo: int
+    work: int
+    loaded: int
+    alone: float
+    rest: float
+    fused: bool
+
 
 class _Run:
     """Groups one after the other that a kernel could take."""
@@ -138,43 +211,73 @@ class _Run:
         self.lines = lines
         self.uses = lines.fusion.uses
         self.reads = LineReads(self.uses, shape)
-        self.groups: list[Group] = []
-        self.later: set[Value] = set()  # what those compute that run behind it
+        self.parts: list[_Part] = []
+        self.later: set[Value] = set()  # what is computed behind it
         self.inside: set[Value] = set()
         self.ends: dict[Value, Cells] = {}
         self.reach = Reach()
         self.loaded: dict[Value, None] = {}
-        self.halo = self.work = self.since = 0
+        self.work = self.since = 0
+        self.fused = False
         self.itemsize = 1
-        # By number of groups: the halo, operations of a cell, and how many arrays are loaded.
-        self.prefixes: list[tuple[int, int, int]] = []
+        self.prefixes = [_Prefix(0, 0, 0, 0.0, 0.0, False)]
         self.goes_on = math.prod(shape) >= LEAST and shape[-1] >= WARP
 
     def add(self, group: Group) -> bool:
         """Add a group, or note that it runs behind; whether it was added."""
         if not self.goes_on:
             return False
-        reach, loaded = dict(self.reach.sides), dict(self.loaded)
-        inside, ends = set(self.inside), dict(self.ends)
-        work, itemsize = self.work, self.itemsize
-        if self._is_of_line(group) and all(map(self._member, group.members)):
-            halo = max(
-                (self.reach.of(m) for m in group.members if self.reads.is_line(m)), default=0
-            )
-            self.halo = max(self.halo, halo)
-            if self.halo <= MOST_HALO * self._columns() and self.work <= WORK:
-                self.groups.append(group)
-                self.prefixes.append((self.halo, self.work, len(self.loaded)))
+        before = dict(self.reach.sides), dict(self.loaded), set(self.inside), dict(self.ends)
+        others, sizes = set(self.later), (self.work, self.itemsize, self.fused)
+        part = self._part(group) if self._is_of_line(group) else None
+        if part is not None:
+            last = self.prefixes[-1]
+            sides = [self.reach.of(m) for m in part.members if self.reads.is_line(m)]
+            halo = max([last.halo, *sides])
+            if halo <= MOST_HALO * self._columns() and self.work <= WORK:
+                self.parts.append(part)
+                alone, rest = last.alone + self._alone(group), last.rest + self._left(part)
+                loaded = len(self.loaded)
+                self.prefixes.append(_Prefix(halo, self.work, loaded, alone, rest, self.fused))
                 self.since = 0
                 return True
             self.goes_on = False
-        self.reach.sides, self.loaded = reach, loaded
-        self.inside, self.ends = inside, ends
-        self.work, self.itemsize = work, itemsize
+        self.reach.sides, self.loaded, self.inside, self.ends = before
+        self.later, (self.work, self.itemsize, self.fused) = others, sizes
         self.later.update(group.members)
         self.since += 1
         self.goes_on = self.goes_on and self.since <= BEHIND
         return False
+
+    def _part(self, group: Group) -> _Part | None:
+        """Return what can be computed here of a group; None if that is too little."""
+        members: list[Value] = []
+        rest: list[Value] = []
+        for m in group.members:
+            (members if self._member(m) else rest).append(m)
+            self.later.update(rest[-1:])
+        if not rest:
+            return _Part(group, members, rest)
+        if group.kind != "rows":
+            return None
+        left = set(rest)
+        read_by: dict[Value, set[Value]] = {}
+        for m in group.members:
+            for use in self.uses.uses(m):
+                for leaf in self.uses.leaves.get(use.root, (use.root,)):
+                    read_by.setdefault(leaf, set()).add(m)
+        for m in reversed(members):
+            outside = m in self.lines.readers or m in self.lines.results
+            if not outside and op_cost(m) <= CHEAP and read_by.get(m, set()) <= left:
+                left.add(m)
+                self.inside.discard(m)
+                self.later.add(m)
+        mine = [m for m in members if m not in left]
+        handed = {m for m in mine if read_by.get(m, set()) & left}
+        fits = len(handed) <= HANDED and all(map(self.reads.is_line, handed))
+        if not fits or not any(map(self.reads.is_line, mine)):
+            return None
+        return _Part(group, mine, [m for m in group.members if m in left])
 
     def _is_of_line(self, group: Group) -> bool:
         """Whether a kernel that takes a line could compute a group."""
@@ -182,15 +285,12 @@ class _Run:
             group.kind == "step" and not isinstance(group.members[0].primitive, UpdateSlice)
         ):
             return False
-        if group.kind != "step" and group.totals:
-            return False
-        lines = [m for m in group.members if self.reads.is_line(m)]
-        if lines:
+        if any(map(self.reads.is_line, group.members)):
             return True
         # Single elements: ends of the line, if only that needs them.
         readers = {r for m in group.members for r in self.lines.readers.get(m, ())} - {group}
         return (
-            bool(self.groups)
+            bool(self.parts)
             and bool(readers)
             and not any(m in self.lines.results for m in group.members)
             and all(any(map(self.reads.is_line, r.members)) for r in readers)
@@ -210,6 +310,7 @@ class _Run:
             if any(abs(shift) > FAR for _, shift in near):
                 return False
             self.reach.add(value, near)
+            self.fused = self.fused or any(shift and root in self.inside for root, shift in near)
             self.loaded.update((root, None) for root, _ in near if root not in self.inside)
             self.itemsize = max(
                 self.itemsize, value.dtype.itemsize, *(r.dtype.itemsize for r, _ in near), 1
@@ -254,32 +355,62 @@ class _Run:
         return line_columns(self.itemsize, self.reads.count)
 
     def best(self) -> int:
-        """Return how many groups one kernel should take; 0 if that is never good."""
+        """Return how many parts one kernel should take; 0 if kernels for each are as good."""
         columns, count = self._columns(), self.reads.count
         lines = math.prod(self.reads.lead)
         pack = columns // WARP
-        best, least = 0, 0.0
-        for k, (halo, work, loaded) in enumerate(self.prefixes, 1):
-            own = columns - 2 * (-(-halo // pack) * pack)
+        best, least = 0, 1.0
+        for k, prefix in enumerate(self.prefixes[1:], 1):
+            own = columns - 2 * (-(-prefix.halo // pack) * pack)
             written = self._written(k)
-            if written is None or not work or not halo:
+            if written is None or not prefix.fused:
                 continue
-            read = self._stored(list(self.loaded)[:loaded])
+            read = self._stored(list(self.loaded)[: prefix.loaded])
             moved = (len(read) + written) * lines * count * self.itemsize
             cells = lines * -(-count // own) * columns
-            computed = INSTRUCTIONS * work * cells / self.lines.peak
-            time = (LAUNCH + max(moved / BANDWIDTH, computed)) / work
-            if not best or time <= least:
+            time = (prefix.rest + self._time(moved, prefix.work * cells)) / prefix.alone
+            if time <= least:
                 best, least = k, time
         return best
 
+    def _time(self, moved: float, operations: float) -> float:
+        return LAUNCH + max(moved / BANDWIDTH, INSTRUCTIONS * operations / self.lines.peak)
+
+    def _alone(self, group: Group) -> float:
+        """Return the seconds of a kernel of a group, which computes again what it reads beside."""
+        places: dict[Value, set[int]] = {}
+        loaded: set[Value] = set()
+        operations = 0
+        for m in reversed(group.members):
+            at = places.get(m) or {0}
+            operations += op_cost(m) * len(at) * m.size
+            reads = self.reads.of(m)
+            for k, use in enumerate(self.uses.uses(m)):
+                shift = 0 if reads is None else reads[k].shift or 0
+                if use.root in group.classes:
+                    places.setdefault(use.root, set()).update(n + shift for n in at)
+                elif not self.uses.is_inline(use.root):
+                    loaded.add(use.root)
+        stored = [m for m in group.members if m in self.lines.readers or m in self.lines.results]
+        moved = self._stored(loaded) | (self._stored(stored) & set(group.members))
+        return self._time(sum(v.size * v.dtype.itemsize for v in moved), operations)
+
+    def _left(self, part: _Part) -> float:
+        """Return the seconds of a kernel of what is left of a group."""
+        if not part.rest:
+            return 0.0
+        mine = set(part.members)
+        read = {u.root for m in part.rest for u in self.uses.uses(m) if u.root in mine}
+        return self._time(2 * sum(v.size * v.dtype.itemsize for v in read), 0)
+
     def _written(self, size: int) -> int | None:
-        """Return how many arrays a kernel of the first groups writes and the next one reads."""
-        chosen, others = set(self.groups[:size]), set(self.groups[size:])
+        """Return how many arrays a kernel of the first parts writes and the next one reads."""
+        parts = self.parts[:size]
+        chosen, others = {p.group for p in parts}, {p.group for p in self.parts[size:]}
         outside: list[Value] = []
         again: list[Value] = []
-        for g in self.groups[:size]:
-            for m in g.members:
+        for p in parts:
+            for m in p.members:
                 readers = [r for r in self.lines.readers.get(m, ()) if r not in chosen]
                 if readers or m in self.lines.results:
                     if not self.reads.is_line(m):
@@ -308,6 +439,15 @@ def _shape(group: Group, fusion: Fusion) -> Shape:
                 n = use.root.shape[-1]
                 count = n if count < n <= count + SHORTER else count
     return (*lead, count)
+
+
+def _has_shifts(fusion: Fusion) -> bool:
+    """Whether anything is computed of neighbouring elements."""
+    return not fusion.late and any(
+        use.maps and use.maps[-1].const and use.maps[-1].terms
+        for value in fusion.owner
+        for use in fusion.uses.uses(value)
+    )
 
 
 def _readers(fusion: Fusion) -> dict[Value, set[Group]]:
