@@ -66,6 +66,7 @@ class Lines:
     def __init__(self, fusion: Fusion, results: Iterable[Value], target: Target) -> None:
         self.fusion = fusion
         self.shapes: dict[int, Shape] = {}
+        self.reads: dict[Shape, LineReads] = {}
         self.borders: set[Value] = set()
         self.sources: dict[Value, tuple[Value, ...]] = {}
         self.number = len(fusion.groups)
@@ -77,7 +78,13 @@ class Lines:
 
     def kernel(self, group: Group, wanted: list[Value], cloned: Cloned) -> LineKernel:
         """Return the kernel of a group."""
-        return LineKernel(group, self.fusion, cloned, wanted, self.shapes[group.index])
+        return LineKernel(group, self.fusion, cloned, wanted, self.reads[self.shapes[group.index]])
+
+    def reads_of(self, shape: Shape) -> LineReads:
+        """Return what values read, where the longest arrays are of a shape."""
+        if shape not in self.reads:
+            self.reads[shape] = LineReads(self.fusion.uses, shape)
+        return self.reads[shape]
 
     def stored(self, value: Value) -> tuple[Value, ...]:
         """Return what is likely to be in memory: another value, if it comes cheaply of that."""
@@ -178,6 +185,30 @@ class _Part(NamedTuple):
     rest: list[Value]
 
 
+class _HandedOn(NamedTuple):
+    """A value that others than its own part read.
+
+    Parameters
+    ----------
+    part : int
+        Which part has it.
+    last : int
+        The last one that reads it.
+    outside : bool
+        Whether groups read it that are not of the run.
+    stored : set of Value
+        What is stored for it.
+    is_line : bool
+        Whether it can be stored.
+    """
+
+    part: int
+    last: int
+    outside: bool
+    stored: set[Value]
+    is_line: bool
+
+
 class _Prefix(NamedTuple):
     """What the first parts of a run come to.
 
@@ -210,7 +241,7 @@ class _Run:
     def __init__(self, lines: Lines, shape: Shape) -> None:
         self.lines = lines
         self.uses = lines.fusion.uses
-        self.reads = LineReads(self.uses, shape)
+        self.reads = lines.reads_of(shape)
         self.parts: list[_Part] = []
         self.later: set[Value] = set()  # what is computed behind it
         self.inside: set[Value] = set()
@@ -359,10 +390,11 @@ class _Run:
         columns, count = self._columns(), self.reads.count
         lines = math.prod(self.reads.lead)
         pack = columns // WARP
+        handed = self._handed_on()
         best, least = 0, 1.0
         for k, prefix in enumerate(self.prefixes[1:], 1):
             own = columns - 2 * (-(-prefix.halo // pack) * pack)
-            written = self._written(k)
+            written = self._written(k, handed)
             if written is None or not prefix.fused:
                 continue
             read = self._stored(list(self.loaded)[: prefix.loaded])
@@ -403,22 +435,32 @@ class _Run:
         read = {u.root for m in part.rest for u in self.uses.uses(m) if u.root in mine}
         return self._time(2 * sum(v.size * v.dtype.itemsize for v in read), 0)
 
-    def _written(self, size: int) -> int | None:
-        """Return how many arrays a kernel of the first parts writes and the next one reads."""
-        parts = self.parts[:size]
-        chosen, others = {p.group for p in parts}, {p.group for p in self.parts[size:]}
-        outside: list[Value] = []
-        again: list[Value] = []
-        for p in parts:
+    def _handed_on(self) -> list[_HandedOn]:
+        """Return the values that others than their own part read."""
+        at = {p.group: k for k, p in enumerate(self.parts)}
+        handed = []
+        for k, p in enumerate(self.parts):
             for m in p.members:
-                readers = [r for r in self.lines.readers.get(m, ()) if r not in chosen]
-                if readers or m in self.lines.results:
-                    if not self.reads.is_line(m):
-                        return None  # an end of the line, which is not stored
-                    outside.append(m)
-                    if any(r in others for r in readers):
-                        again.append(m)
-        return len(self._stored(outside) & self.inside) + len(again)
+                readers = self.lines.readers.get(m, ())
+                last = max((at.get(r, -1) for r in readers), default=-1)
+                outside = m in self.lines.results or any(r not in at for r in readers)
+                if outside or last > k:
+                    stored = self.inside.intersection(self.lines.stored(m))
+                    handed.append(_HandedOn(k, last, outside, stored, self.reads.is_line(m)))
+        return handed
+
+    @staticmethod
+    def _written(size: int, handed: list[_HandedOn]) -> int | None:
+        """Return how many arrays a kernel of the first parts writes and the next one reads."""
+        written: set[Value] = set()
+        again = 0
+        for x in handed:
+            if x.part < size and (x.outside or x.last >= size):
+                if not x.is_line:
+                    return None  # an end of the line, which is not stored
+                written |= x.stored
+                again += x.last >= size
+        return len(written) + again
 
     def _stored(self, values: Iterable[Value]) -> set[Value]:
         """Return what is stored for some values: those from which they come cheaply, if need be."""
