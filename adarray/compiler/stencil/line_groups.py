@@ -337,7 +337,7 @@ class _Run:
             for root, shift in cells:
                 if shift is None:
                     return False
-                near.append((root, self.reads.beside(root, shift)))
+                near.append((root, self.reads.beside(shift)))
             if any(abs(shift) > FAR for _, shift in near):
                 return False
             self.reach.add(value, near)

@@ -150,7 +150,7 @@ class LineKernel:
         if any(at for _, at, _ in read_by) and any(self._is_end(r.root) for r in reads):
             return True
         return any(
-            abs(self.reads.beside(r.root, at + r.shift)) > MARGIN
+            abs(self.reads.beside(at + r.shift)) > MARGIN
             for _, at, _ in read_by
             for r in reads
             if at is not None and r.shift is not None and self.reads.is_line(r.root)
@@ -174,7 +174,7 @@ class LineKernel:
             return not (inside and self.reads.is_line(root))
         place = at + read.shift
         if self.reads.is_line(root):
-            there = self.reads.beside(root, place)
+            there = self.reads.beside(place)
             if abs(there) > MARGIN:
                 return False
             goes_round = read.round or there != place
