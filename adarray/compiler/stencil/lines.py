@@ -142,10 +142,10 @@ class LineKernel:
 
     def _has_stage(self, value: Value, read_by: Demands, reads: Iterable[CellRead]) -> bool:
         """Whether a value has a stage, given what reads it."""
-        turned = any(goes_round for _, _, goes_round in read_by)
+        wraps = any(goes_round for _, _, goes_round in read_by)
         if not self.reads.is_line(value) or isinstance(value.primitive, Constant):
             return False
-        if turned or (len(read_by) > 1 and not isinstance(value.primitive, Iota)):
+        if wraps or (len(read_by) > 1 and not isinstance(value.primitive, Iota)):
             return True
         if any(at for _, at, _ in read_by) and any(self._is_end(r.root) for r in reads):
             return True
