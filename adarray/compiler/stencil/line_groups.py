@@ -2,6 +2,11 @@
 
 Groups are put together before it is known what kernels compute again. What is not of the line, such
 as sums of what steps compute, runs behind it.
+
+References
+----------
+- K. Kennedy, K. S. McKinley, "Maximizing loop parallelism and improving data locality via loop
+  fusion and distribution", LCPC 1993.
 """
 
 from __future__ import annotations
@@ -18,6 +23,9 @@ from adarray.compiler.kernels.nodes import Cloned
 from adarray.compiler.stencil.line_reads import SHORTER
 from adarray.compiler.stencil.line_runs import LineContext, Part, Run
 from adarray.compiler.stencil.lines import LineKernel
+
+# Kernels saved that leave no doubt: others compute again what two steps need of each other.
+CLEAR = 40
 
 
 class Lines:
@@ -39,6 +47,8 @@ class Lines:
         Single elements at ends of lines, and what reads them: no other kernel computes these again.
     number : int
         The first index that no group has.
+    saved : int
+        Kernels less than without lines.
     """
 
     def __init__(self, fusion: Fusion, results: Iterable[Value], target: Target) -> None:
@@ -46,9 +56,15 @@ class Lines:
         self.shapes: dict[int, Shape] = {}
         self.borders: set[Value] = set()
         self.number = len(fusion.groups)
+        self.saved = 0
         if isinstance(target, GpuTarget) and target.march > 1 and _has_shifts(fusion):
             self.context = LineContext(fusion, results, target)
             fusion.groups = self._merged(fusion.groups)
+
+    @property
+    def is_near_tie(self) -> bool:
+        """Whether kernels that compute again what they need of each other may be as good."""
+        return bool(self.shapes) and self.saved < CLEAR
 
     def kernel(self, group: Group, wanted: list[Value], cloned: Cloned) -> LineKernel:
         """Return the kernel of a group."""
@@ -89,6 +105,7 @@ class Lines:
     def _one(self, run: Run, size: int) -> Group:
         """Return one group of the first ones of a run."""
         one = Group(run.parts[0].group.index, "line")
+        self.saved += size - 1 - sum(bool(p.rest) for p in run.parts[:size])
         one.members = [m for p in run.parts[:size] for m in p.members]
         one.classes = dict.fromkeys(one.members, ())
         self.fusion.owner.update((m, one) for m in one.members)

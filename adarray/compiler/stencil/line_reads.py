@@ -1,4 +1,10 @@
-"""Which cells of a line a cell of a value reads: what makes a value part of a stencil on a line."""
+"""Which cells of a line a cell of a value reads: what makes a value part of a stencil on a line.
+
+References
+----------
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 A `LineKernel` divides what a group computes into stages. A value has a stage of its own if it is a
 result, or read at several places: it is register-resident, so that costs little. Others are
 computed where they are read.
+
+References
+----------
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012.
 """
 
 from __future__ import annotations
