@@ -23,14 +23,14 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.usefixtures("on_gpu")
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("count", [2048, 100_003])
-def test_random_programs(seed: int, count: int) -> None:
+@pytest.mark.parametrize("shape", [(2048,), (100_003,), (7, 1000), (5, 6, 130)])
+def test_random_programs(seed: int, shape: tuple[int, ...]) -> None:
     """Results are those of a kernel for each step, up to the order of sums."""
     import cupy
     from adarray_backends.cuda.plans import executable
 
     program = LineProgram(seed)
-    args = program.arguments(count, "float64" if seed % 3 == 2 else "float32")
+    args = program.arguments(shape, "float64" if seed % 3 == 2 else "float32")
     r = recorded(adarray.value_and_grad(program.f, argnums=tuple(range(len(args)))), *args)
     results: list[list[Any]] = []
     for march in (GPU.march, 0):

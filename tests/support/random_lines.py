@@ -32,10 +32,10 @@ class LineProgram:
         exec(self.text, scope)
         self.f: Callable[..., Any] = scope["f"]
 
-    def arguments(self, count: int, dtype: str) -> list[np.ndarray]:
-        """Return fields of so many elements, and a coefficient for each."""
-        rng = np.random.default_rng(count + len(self.text))
-        return [rng.normal(size=count).astype(dtype) for _ in (*self.fields, "c")]
+    def arguments(self, shape: int | tuple[int, ...], dtype: str) -> list[np.ndarray]:
+        """Return fields whose lines lie along the last axis, and coefficients."""
+        rng = np.random.default_rng(len(self.text))
+        return [rng.normal(size=shape).astype(dtype) for _ in (*self.fields, "c")]
 
     def _new(self) -> str:
         self.number += 1
@@ -65,44 +65,51 @@ class LineProgram:
 
     def _rolled(self, name: str, other: str) -> list[str]:
         n = self._shift()
-        terms = [name, f"np.roll({name}, {n})", f"np.roll({other}, -{self._shift()})"]
+        rolled = f"np.roll({name}, {n}, axis=-1)", f"np.roll({other}, -{self._shift()}, axis=-1)"
         extra = self.random.choice(("", " * c", " + 0.01 * c"))
-        return [f"{name} = 0.9 * {name} + ({self._pointwise(terms)}){extra}"]
+        return [f"{name} = 0.9 * {name} + ({self._pointwise([name, *rolled])}){extra}"]
 
     def _fixed(self, name: str, other: str) -> list[str]:
         """Compute all but the ends."""
         n, inner, new = self._shift(), self._new(), self._new()
-        center = f"{name}[{n}:-{n}]"
-        terms = [center, f"{other}[:-{2 * n}]", f"{other}[{2 * n}:]", f"c[{n}:-{n}]"]
-        lines = [f"{inner} = 0.9 * {center} + {self._pointwise(terms)}"]
+        center = f"{name}[..., {n}:-{n}]"
+        around = f"{other}[..., :-{2 * n}]", f"{other}[..., {2 * n}:]"
+        lines = [f"{inner} = 0.9 * {center} + {self._pointwise([center, *around, center])}"]
         left, right = self.random.choice((
-            (f"{name}[:{n}]", f"{name}[-{n}:]"), (f"{name}[:{n}] * 0.5", f"{other}[-{n}:]"),
-            (f"np.zeros({n}, {name}.dtype)", f"{name}[-{n}:]"),
-            (f"{inner}[:{n}]", f"{inner}[-{n}:]"),
+            (f"{name}[..., :{n}]", f"{name}[..., -{n}:]"),
+            (f"{name}[..., :{n}] * 0.5", f"{other}[..., -{n}:]"),
+            (f"np.zeros_like({name}[..., :{n}])", f"{name}[..., -{n}:]"),
+            (f"{inner}[..., :{n}]", f"{inner}[..., -{n}:]"),
         ))  # fmt: skip
-        return [*lines, f"{new} = np.concatenate([{left}, {inner}, {right}])", f"{name} = {new}"]
+        whole = f"np.concatenate([{left}, {inner}, {right}], axis=-1)"
+        return [*lines, f"{new} = {whole}", f"{name} = {new}"]
 
     def _padded(self, name: str, other: str) -> list[str]:
+        """Read cells beyond the ends: zeros, those at the other end, or the last ones."""
         n, p = self._shift(), self._new()
-        mode = self.random.choice(("'constant'", "'edge'", "'wrap'"))
-        terms = [f"{p}[{n}:-{n}]", f"{p}[:-{2 * n}]", f"{p}[{2 * n}:]", name]
-        return [
-            f"{p} = np.pad({other}, {n}, mode={mode})",
-            f"{name} = 0.8 * {name} + {self._pointwise(terms)}",
-        ]
+        if self.random.random() < 0.4:
+            n = 1
+        left, right = f"{other}[..., -{n}:]", f"{other}[..., :{n}]"
+        if self.random.random() < 0.5:
+            left, right = right, left
+        whole = f"np.concatenate([{left}, {other}, {right}], axis=-1)"
+        if self.random.random() < 0.4:
+            whole = f"np.pad({other}, [(0, 0)] * ({other}.ndim - 1) + [({n}, {n})])"
+        terms = [f"{p}[..., {n}:-{n}]", f"{p}[..., :-{2 * n}]", f"{p}[..., {2 * n}:]", name]
+        return [f"{p} = {whole}", f"{name} = 0.8 * {name} + {self._pointwise(terms)}"]
 
     def _written(self, name: str, other: str) -> list[str]:
         """Write the inner cells of a copy, and maybe an end."""
         n, new = self._shift(), self._new()
-        terms = [f"{name}[{n}:-{n}]", f"{other}[:-{2 * n}]", f"{name}[{2 * n}:]"]
+        center = f"{name}[..., {n}:-{n}]"
+        terms = [center, f"{other}[..., :-{2 * n}]", f"{name}[..., {2 * n}:]"]
         lines = [
             f"{new} = {name}.copy()",
-            f"{new}[{n}:-{n}] = 0.9 * {name}[{n}:-{n}] + {self._pointwise(terms)}",
+            f"{new}[..., {n}:-{n}] = 0.9 * {center} + {self._pointwise(terms)}",
         ]
         if self.random.random() < 0.5:
-            lines.append(
-                f"{new}[0] = {self.random.choice(('0.5', f'{name}[1]', f'{other}[0] * 0.5'))}"
-            )
+            end = self.random.choice(("0.5", f"{name}[..., 1]", f"{other}[..., 0] * 0.5"))
+            lines.append(f"{new}[..., 0] = {end}")
         return [*lines, f"{name} = {new}"]
 
     def _result(self) -> str:

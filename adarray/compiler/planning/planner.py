@@ -29,7 +29,7 @@ from adarray.compiler.ir.primitives import (
     mnemonic,
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
-from adarray.compiler.ir.target import CPU, Target
+from adarray.compiler.ir.target import CPU, GpuTarget, Target
 from adarray.compiler.ir.uses import is_source, numeric
 from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.ir.verify_program import verify_program
@@ -43,6 +43,7 @@ from adarray.compiler.kernels.work import work_of
 from adarray.compiler.planning.buffers import place_buffers
 from adarray.compiler.planning.donation import donate
 from adarray.compiler.planning.launches import Launches
+from adarray.compiler.planning.predicted import operations_in_place, operations_once, seconds
 from adarray.compiler.planning.recompute import Recompute
 from adarray.compiler.planning.remat import within
 from adarray.compiler.planning.shared import SharedKernels
@@ -66,6 +67,8 @@ from adarray.compiler.stencil.strips import Strips
 # arrays than before. Those that read least memory in all are taken, with the first where what is
 # in memory anyway is not known (see `Recompute`).
 ROUNDS = 1, 2, 5
+# The share of the time without it that steps on a line in one kernel are worth.
+WORTH = 0.9
 
 
 def plan(
@@ -105,7 +108,13 @@ def plan(
         if checking():
             verify_program(program, name)
     if memory_limit is None:
-        return Planner(program, None, donated, target, on_kernel, unrolled).run()
+        new_plan = partial(Planner, program, None, donated, target, on_kernel, unrolled)
+        planner = new_plan()
+        if planner.lines.is_near_tie:
+            other = new_plan(lined=False)
+            if planner.predicted() > WORTH * other.predicted():
+                planner = other
+        return planner.run()
     attempt = partial(Planner, donated=donated, target=target, unrolled=unrolled)
     return within(program, memory_limit, attempt)
 
@@ -161,6 +170,8 @@ class Planner:
     on_kernel : callable, optional
     unrolled : bool
         As for `plan`.
+    lined : bool
+        Whether a kernel may take several steps on a line.
     """
 
     def __init__(
@@ -171,20 +182,24 @@ class Planner:
         target: Target = CPU,
         on_kernel: Callable[[Kernel], None] | None = None,
         unrolled: bool = False,
+        lined: bool = True,
     ) -> None:
         self.program = program
         self.donated = donated
         self.target = target
         self.fusion = Fusion(program, late, target)
-        self.lines = Lines(self.fusion, map(self._target, program.outputs), target)
+        self.lines = Lines(
+            self.fusion, map(self._target, program.outputs), target if lined else CPU
+        )
         self.line_kernels: dict[int, LineKernel] = {}
-        self.division = Division(self.fusion.uses, len(self.fusion.groups), self._statements)
+        self.division = Division(self.fusion.uses, self.lines.number, self._statements)
         self.late = late or {}
         self.requested: dict[Value, None] = {}
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
         self.on_kernel = on_kernel
         self.rounds = ROUNDS[0]
+        self.has_chosen = False
         self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested, self.lines.borders)
@@ -193,6 +208,11 @@ class Planner:
         kernels = SharedKernels(target, SHORT if literal else 0)
         self.writer = StepWriter(self.fusion, self.storage, kernels, on_kernel)
         self.verified: dict[int, Kernel] = {}  # by `id`
+
+    def predicted(self) -> float:
+        """Return the seconds of all kernels on a GPU, roughly."""
+        self._choose_recomputation()
+        return self._tried(self.rounds, self._seconds)
 
     def run(self) -> Plan:
         """Return the plan."""
@@ -281,8 +301,9 @@ class Planner:
     def _choose_recomputation(self) -> None:
         """Find how much kernels compute again: as little as pays, where steps run in one kernel."""
         recompute = self.recompute
-        if not recompute.likely:
+        if self.has_chosen or not recompute.likely:
             return
+        self.has_chosen = True
         likely, recompute.likely = recompute.likely, frozenset()
         if self._tried(ROUNDS[0], self._has_strips):
             return
@@ -291,7 +312,8 @@ class Planner:
 
     def _tried(self, rounds: int, measure: Callable[[list[Group]], float]) -> float:
         """Return what a function says of the groups that so many rounds lead to."""
-        on_kernel, self.on_kernel, self.rounds = self.on_kernel, None, rounds
+        on_kernel, before = self.on_kernel, self.rounds
+        self.on_kernel, self.rounds = None, rounds
         result = measure([group for group in self._settled() if not group.dead])
         for group in self.fusion.groups:
             self._own(group)  # and not a piece of it
@@ -300,7 +322,7 @@ class Planner:
         self.lowered.clear()
         self.recompute.chosen.clear()
         self.recompute.spent.clear()
-        self.on_kernel, self.rounds = on_kernel, ROUNDS[0]
+        self.on_kernel, self.rounds = on_kernel, before
         return result
 
     def _has_strips(self, groups: list[Group]) -> bool:
@@ -317,6 +339,24 @@ class Planner:
                 values = [m.value for m in nodes.memories.values()] + self._wanted(group)
                 moved += LAUNCH * 4 + sum(v.size * v.dtype.itemsize for v in values)
         return moved
+
+    def _seconds(self, groups: list[Group]) -> float:
+        """Return how long kernels take, roughly."""
+        target = self.target
+        assert isinstance(target, GpuTarget)
+        time = 0.0
+        for group in groups:
+            nodes = self.nodes.get(group.index)
+            if nodes is None:
+                continue
+            moved = [m.value for m in nodes.memories.values()] + self._wanted(group)
+            if group.kind == "line":
+                sizes = self.line_kernels[group.index].sizes
+                operations = operations_once(nodes.order) * sizes.columns / sizes.own
+            else:
+                operations = operations_in_place(nodes.order)
+            time += seconds(moved, operations, target)
+        return time
 
     def _settle(self, group: Group) -> list[Group]:
         """Find what a group computes, given what later ones read of it; return it.

@@ -1,4 +1,10 @@
-"""Which cells of a line a cell of a value reads: what makes a value part of a stencil on a line."""
+"""Which cells of a line a cell of a value reads: what makes a value part of a stencil on a line.
+
+References
+----------
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +130,7 @@ class LineReads:
         if not read.border or not self.is_line(read.root):
             return read.round
         assert read.shift is not None
-        return self.beside(read.root, read.shift) != read.shift
+        return self.beside(read.shift) != read.shift
 
     def _pieces(self, value: Value) -> Iterator[tuple[int, int]]:
         """Yield where what each use reads begins in a line, and how many cells it is for."""
@@ -162,7 +168,7 @@ class LineReads:
                 return CellRead(root, last.const, border=True) if self.is_border(root) else None
             if far:
                 return CellRead(root, last.const)
-            shift = self.beside(root, last.const)
+            shift = self.beside(last.const)
             return CellRead(root, shift, shift != last.const) if abs(shift) <= FAR else None
         if size == 1 and root.ndim == len(self.shape) and straight:
             return CellRead(root, maps[-1].const - start, border=True, moves=False)
@@ -177,9 +183,9 @@ class LineReads:
             for k, (n, m) in enumerate(zip(shape, maps, strict=False))
         )
 
-    def beside(self, root: Value, at: int) -> int:
+    def beside(self, at: int) -> int:
         """Return a distance, counted round the end of the line where that is nearer."""
-        return near(at, self.count) if root.shape[-1] == self.count else at
+        return near(at, self.count)
 
     @staticmethod
     def _lies_straight(root: Value) -> bool:

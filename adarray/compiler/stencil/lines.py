@@ -3,16 +3,22 @@
 A `LineKernel` divides what a group computes into stages. A value has a stage of its own if it is a
 result, or read at several places: it is register-resident, so that costs little. Others are
 computed where they are read.
+
+References
+----------
+- J. Holewinski, L.-N. Pouchet, P. Sadayappan, "High-performance code generation for stencil
+  computations on GPU architectures", ICS 2012.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
-from adarray.compiler.ir.domains import AffineIndex, Shape, Use, identity, linear, strided
+from adarray.compiler.ir.domains import AffineIndex, Use, identity, linear, strided
 from adarray.compiler.ir.primitives import Constant, Iota
 from adarray.compiler.ir.program import Value
 from adarray.compiler.kernels.nodes import (
@@ -33,6 +39,8 @@ from adarray.compiler.stencil.lower_strips import loader, strip_columns
 MOST_HALO = 3 / 8
 # A stage that reads a value, and how many cells away; None for an element that all cells read.
 Demand = tuple[Value, int | None, bool]
+# In the order in which they were found, which kernels depend on.
+Demands = dict[Demand, None]
 
 
 class Reach:
@@ -65,72 +73,89 @@ class LineKernel:
         As for `Nodes`.
     wanted : list of Value
         Members that are stored.
-    shape : tuple of int
-        Of the longest arrays.
+    reads : LineReads
+        What values of the group read.
 
     Attributes
     ----------
-    valid : bool
-        Whether it can run: there are no stages otherwise.
     sizes : LineSizes
-    stages : list of LineStage
     nodes : Nodes
         All that it computes and reads.
     """
 
     def __init__(
-        self, group: Group, fusion: Fusion, cloned: Cloned, wanted: list[Value], shape: Shape
+        self, group: Group, fusion: Fusion, cloned: Cloned, wanted: list[Value], reads: LineReads
     ) -> None:
         self.group = group
         self.fusion = fusion
-        self.cloned = cloned
-        self.reads = LineReads(fusion.uses, shape)
-        self.sizes = LineSizes(shape, 0, 0)
-        self.stages: list[LineStage] = []
+        self.reads = reads
+        self.wanted = frozenset(wanted)
+        self.sizes = LineSizes(reads.shape, 0, 0)
         self.nodes = Nodes(group, fusion, cloned)
         for v in wanted:
             self.nodes.add(v)
         self.order = [n.value for n in self.nodes.order]
         self.inside = frozenset(self.order)
         # By value with a stage: the rows that this reads, and how many cells away.
-        self.rows_of: dict[Value, set[tuple[Value, int]]] = {}
-        self.valid = (
-            all(map(self.reads.is_line, wanted)) and self._divide(set(wanted)) and self._cut(wanted)
-        )
+        self.rows_of: dict[Value, dict[tuple[Value, int], None]] = {}
+
+    @cached_property
+    def valid(self) -> bool:
+        """Whether it can run: there are no stages otherwise."""
+        lines = all(map(self.reads.is_line, self.wanted))
+        return lines and self._divide() and self._measure()
+
+    @cached_property
+    def stages(self) -> list[LineStage]:
+        """Stages in the order in which they can run."""
+        assert self.valid
+        stages: list[LineStage] = []
+        rows: dict[Value, KernelNode] = {}
+        for value in self.order:
+            if value not in self.rows_of:
+                continue
+            read = {root: None for root, _ in sorted(self.rows_of[value], key=lambda r: r[1])}
+            for root in read:
+                if root not in rows:
+                    stages.append(self._load(root))
+                    rows[root] = self._reader(root, stages[-1].row)
+            stages.append(self._compute(value, {root: rows[root] for root in read}))
+            rows[value] = self._reader(value, stages[-1].row)
+        return stages
 
     # -- which values have a stage --------------------------------------------------------
 
-    def _divide(self, wanted: set[Value]) -> bool:
+    def _divide(self) -> bool:
         """Find the values that have a stage, and what they read; False if one is not local."""
-        demands: dict[Value, set[Demand]] = defaultdict(set)
+        demands: dict[Value, Demands] = defaultdict(dict)
         for value in reversed(self.order):
             reads = self.reads.of(value)
             if reads is None:
                 return False
             read_by = demands[value]
-            if value in wanted or self._has_stage(value, read_by, reads):
+            if value in self.wanted or self._has_stage(value, read_by, reads):
                 for reader, at, _ in read_by:
                     if at is None:
                         return False  # one element of it, for all strips
-                    self.rows_of[reader].add((value, at))
-                self.rows_of[value] = set()
-                read_by = {(value, 0, False)}
+                    self.rows_of[reader][value, at] = None
+                self.rows_of[value] = {}
+                read_by = {(value, 0, False): None}
             for demand in read_by:
                 if not all(self._pursue(demand, read, demands) for read in reads):
                     return False
         return True
 
-    def _has_stage(self, value: Value, read_by: set[Demand], reads: Iterable[CellRead]) -> bool:
+    def _has_stage(self, value: Value, read_by: Demands, reads: Iterable[CellRead]) -> bool:
         """Whether a value has a stage, given what reads it."""
-        turned = any(goes_round for _, _, goes_round in read_by)
+        wraps = any(goes_round for _, _, goes_round in read_by)
         if not self.reads.is_line(value) or isinstance(value.primitive, Constant):
             return False
-        if turned or (len(read_by) > 1 and not isinstance(value.primitive, Iota)):
+        if wraps or (len(read_by) > 1 and not isinstance(value.primitive, Iota)):
             return True
         if any(at for _, at, _ in read_by) and any(self._is_end(r.root) for r in reads):
             return True
         return any(
-            abs(self.reads.beside(r.root, at + r.shift)) > MARGIN
+            abs(self.reads.beside(at + r.shift)) > MARGIN
             for _, at, _ in read_by
             for r in reads
             if at is not None and r.shift is not None and self.reads.is_line(r.root)
@@ -141,35 +166,35 @@ class LineKernel:
         border = self.reads.is_border(value) and not isinstance(value.primitive, Constant)
         return border and value in self.inside
 
-    def _pursue(self, demand: Demand, read: CellRead, demands: dict[Value, set[Demand]]) -> bool:
+    def _pursue(self, demand: Demand, read: CellRead, demands: dict[Value, Demands]) -> bool:
         """Note what is read for a stage; False if it cannot."""
         reader, at, _ = demand
         root = read.root
         inside = root in self.inside
         if at is None or read.shift is None or (read.border and not inside):
             if inside:
-                demands[root].add((reader, None, False))
+                demands[root][reader, None, False] = None
             if at is not None and read.border and read.moves:
                 return False  # it would be read beyond its end
             return not (inside and self.reads.is_line(root))
         place = at + read.shift
         if self.reads.is_line(root):
-            there = self.reads.beside(root, place)
+            there = self.reads.beside(place)
             if abs(there) > MARGIN:
                 return False
             goes_round = read.round or there != place
         else:
             there, goes_round = place, False
         if inside:
-            demands[root].add((reader, there, goes_round))
+            demands[root][reader, there, goes_round] = None
         else:
-            self.rows_of[reader].add((root, there))
+            self.rows_of[reader][root, there] = None
         return True
 
     # -- how the line is cut --------------------------------------------------------------
 
-    def _cut(self, wanted: list[Value]) -> bool:
-        """Find the sizes of strips, and make the stages; False if they would store too little."""
+    def _measure(self) -> bool:
+        """Find the sizes of strips; False if they would store too little."""
         reach = Reach()
         for value in self.order:
             if value in self.rows_of:
@@ -178,44 +203,31 @@ class LineKernel:
         itemsize = max(v.dtype.itemsize for v in (*loaded, *self.rows_of))
         columns = line_columns(itemsize, self.reads.count)
         pack = columns // LANES
-        halo = -(-max(map(reach.of, wanted)) // pack) * pack
+        halo = -(-max(map(reach.of, self.wanted)) // pack) * pack
         self.sizes = LineSizes(self.reads.shape, halo, columns)
-        if halo > MOST_HALO * columns or columns > self.reads.count:
-            return False
-        rows: dict[Value, KernelNode] = {}
-        for value in self.order:
-            if value not in self.rows_of:
-                continue
-            read = {root: None for root, _ in sorted(self.rows_of[value], key=lambda r: r[1])}
-            for root in read:
-                if root not in rows:
-                    rows[root] = self._load(root)
-            own = {root: rows[root] for root in read}
-            rows[value] = self._compute(value, own, value in wanted)
-        return True
+        return halo <= MOST_HALO * columns and columns <= self.reads.count
 
-    def _load(self, value: Value) -> KernelNode:
-        """Add the stage that loads an array; return what reads it."""
+    # -- stages ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _load(value: Value) -> LineStage:
+        """Return the stage that loads an array."""
         memory = ValueMemory(value)
         maps = identity(value.shape)
         use = Use(value, maps, 0, memory.strides)
         ref = Ref(None, memory, None, linear(maps, memory.strides), use)
         node = loader(value, ref)
-        row = self._row(value)
-        self.stages.append(LineStage([node], node, row, loads=True))
-        return self._reader(value, row)
+        return LineStage([node], node, row_of(value), loads=True)
 
-    def _compute(self, value: Value, rows: dict[Value, KernelNode], stored: bool) -> KernelNode:
-        """Add the stage of a value; return what reads it."""
-        nodes = Nodes(self.group, self.fusion, self.cloned, rows)
+    def _compute(self, value: Value, rows: dict[Value, KernelNode]) -> LineStage:
+        """Return the stage of a value, given the rows that it reads."""
+        nodes = Nodes(self.group, self.fusion, lambda v, _: v in self.inside, rows)
         node = nodes.add(value)
         for n in nodes.order:
             if not isinstance(n.operation, FromRing):
                 self._place_borders(n, nodes)
-        row = self._row(value)
-        memory = ValueMemory(value) if stored else None
-        self.stages.append(LineStage(nodes.order, node, row, stored=memory))
-        return self._reader(value, row)
+        memory = ValueMemory(value) if value in self.wanted else None
+        return LineStage(nodes.order, node, row_of(value), stored=memory)
 
     def _place_borders(self, node: KernelNode, nodes: Nodes) -> None:
         """Let what one cell reads alone be found by that cell's index, unless it is in memory."""
@@ -236,10 +248,6 @@ class LineKernel:
                 node.args[k] = Ref(ref.node, None, maps, None, use)
 
     @staticmethod
-    def _row(value: Value) -> LineRow:
-        return LineRow(dtype_name(value.dtype), value.shape[-1])
-
-    @staticmethod
     def _reader(value: Value, row: LineRow) -> KernelNode:
         node = KernelNode(value, None)
         node.operation, node.shape, node.folded = FromRing(), value.shape, ()
@@ -252,6 +260,11 @@ class LineKernel:
     def orders(self) -> list[list[KernelNode]]:
         """Return the nodes of every stage."""
         return [s.order for s in self.stages]
+
+
+def row_of(value: Value) -> LineRow:
+    """Return the cells of a value that belong to a strip."""
+    return LineRow(dtype_name(value.dtype), value.shape[-1])
 
 
 def line_columns(itemsize: int, count: int) -> int:

@@ -27,7 +27,7 @@ from adarray.compiler.kernels.nodes import KernelNode, Ref, ValueMemory
 from adarray.compiler.kernels.scope import Affine
 from adarray.compiler.kernels.values import Index, Values
 from adarray.compiler.schedule.gpu.strips import MARGIN, wrapped
-from adarray.compiler.stencil.lower_strips import beside, needed, rotated
+from adarray.compiler.stencil.lower_strips import near, needed, rotated
 
 
 class LineRow:
@@ -55,7 +55,7 @@ class LineRow:
         assert isinstance(cell, LineCell)
         at = index[-1]
         assert at.terms == ((cell.names[-1], 1),), index
-        return self.name, Affine(beside(at, self.count, cell.count), ((cell.iteration, 1),))
+        return self.name, Affine(near(at.const, cell.count), ((cell.iteration, 1),))
 
 
 class LineCell:

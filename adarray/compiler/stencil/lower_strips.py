@@ -123,7 +123,7 @@ def beside(index: Affine, count: int, all_: int) -> int:
 
 
 def rotated(
-    axis: int, node: KernelNode, index: Index, names: tuple[str, str], shape: tuple[int, ...]
+    axis: int, node: KernelNode, index: Index, names: tuple[str, ...], shape: tuple[int, ...]
 ) -> tuple[Ref, Index] | None:
     """Return the one reading that all pieces of a concatenation are, counted round the ends."""
     for name, count in zip(names, shape, strict=True):

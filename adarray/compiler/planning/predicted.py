@@ -1,0 +1,61 @@
+"""How long the kernel of a group should take on a GPU, before it is written.
+
+References
+----------
+- S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+  multicore architectures", Commun. ACM 52 (2009), 65-76.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from adarray.compiler.ir.primitives import Map
+from adarray.compiler.ir.program import Value
+from adarray.compiler.ir.target import GpuTarget
+from adarray.compiler.ir.uses import op_cost
+from adarray.compiler.kernels.nodes import KernelNode
+from adarray.compiler.schedule.gpu.model import BANDWIDTH, CLOCK, LANES, LAUNCH
+from adarray.compiler.stencil.line_runs import INSTRUCTIONS
+
+# Places of one value in a kernel that are told apart.
+MOST = 64
+
+
+def seconds(moved: Iterable[Value], operations: float, target: GpuTarget) -> float:
+    """Return the seconds of a kernel that reads and writes some arrays."""
+    bytes_ = sum(v.size * v.dtype.itemsize for v in moved)
+    computed = INSTRUCTIONS * operations / (target.sms * LANES * CLOCK)
+    return LAUNCH + max(bytes_ / BANDWIDTH, computed)
+
+
+def operations_once(order: Iterable[KernelNode]) -> float:
+    """Return the operations of nodes, each of whose elements is computed once."""
+    return float(sum(_cost(n) * math.prod(n.shape) for n in order))
+
+
+def operations_in_place(order: list[KernelNode]) -> float:
+    """Return the operations of nodes that are computed again at each place where they are read."""
+    places: dict[KernelNode, set[tuple[int, ...]]] = {}
+    total = 0.0
+    for node in reversed(order):
+        at = places.get(node) or {()}
+        total += _cost(node) * math.prod(node.shape) * len(at)
+        for ref in node.args:
+            if ref.node is None or ref.maps is None:
+                continue
+            known = places.setdefault(ref.node, set())
+            for place in at if len(known) < MOST else ():
+                shifts = [m.const for m in ref.maps]
+                same = len(place) == len(shifts)
+                known.add(
+                    tuple(a + b for a, b in zip(place, shifts, strict=True))
+                    if same
+                    else tuple(shifts)
+                )
+    return total
+
+
+def _cost(node: KernelNode) -> int:
+    return op_cost(node.value) if isinstance(node.operation, Map) else 1
