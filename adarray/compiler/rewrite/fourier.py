@@ -213,7 +213,9 @@ def _transform(v: Value) -> _Transform | None:
     axis, norm = names.pop("axis", -1), names.pop("norm", None)
     names.pop("n", None)
     (x,), (kind, conjugated) = v.args, known
-    if names or norm not in _NORMS or not isinstance(axis, int) or not (v.size and x.size):
+    if norm not in _NORMS or not isinstance(axis, int) or not (v.size and x.size):
+        return None
+    if any(value is not None for value in names.values()):
         return None
     if not _suits(x, v, kind):
         return None
