@@ -54,6 +54,7 @@ from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
+from adarray.compiler.rewrite.stacked import stacked
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.rings import Pipeline, find_chains
 from adarray.compiler.stencil.strips import Strips
@@ -111,6 +112,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("fourier_calls", fourier_calls),
+    ("stacked", stacked),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),

@@ -119,6 +119,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
         "results_in_c_order",
         "factors",
         "fourier_calls",
+        "stacked",
         "short_axes",
         "read_in_whole",
         "tabled",
