@@ -115,12 +115,12 @@ def plan(form: TransformForm) -> CufftPlan | None:
             return known
         _destroy_unused()
         try:
-            made = _plans[key] = CufftPlan(form)
+            new = _plans[key] = CufftPlan(form)
         except BackendError:  # a length that it does not cover, or no memory for its tables
             return None
         while len(_plans) > KEPT:
             _plans.popitem(last=False)
-        return made
+        return new
 
 
 def _destroy_unused() -> None:

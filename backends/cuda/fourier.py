@@ -160,7 +160,7 @@ class _Steps:
         self.encoder = encoder
         self.step = s
         self.call = _Call(*s.args[1:])  # type: ignore[arg-type]
-        self.written: list[Record] = []
+        self.launches: list[Record] = []
         self._used = 0  # bytes of workspace
         result, shape, call = s.results[0], s.values[0].shape, self.call
         self.char = "f" if result.dtype.char in "fF" else "d"
@@ -174,23 +174,25 @@ class _Steps:
         """Return the launches; None if cuFFT or a copy cannot do it."""
         (o,) = self.step.operands
         operand = Array(self.encoder.place(o.buffer, o.offset), o.shape, o.strides, o.buffer.dtype)
-        laid = _layouts(operand._replace(strides=c_strides(o.shape)), self.to, self.call.axes)
-        if laid is not None and self._aligned(laid) and self._align(self.to.place):
+        layout = _batch_layout(
+            operand._replace(strides=c_strides(o.shape)), self.to, self.call.axes
+        )
+        if layout is not None and self._aligned(layout) and self._align(self.to.place):
             done = self._straight(operand, self.call.kind != "whole" or self._is_private(o))
         else:
             done = self._with_axes_last(operand)
-        return self.written if done else None
+        return self.launches if done else None
 
     def _straight(self, operand: Array, may_be_lost: bool) -> bool:
         """Transform an operand where it is, or a copy of it, to where the result belongs."""
-        laid = _layouts(operand, self.to, self.call.axes) if may_be_lost else None
-        if laid is None or not self._aligned(laid) or not self._align(operand.place):
+        layout = _batch_layout(operand, self.to, self.call.axes) if may_be_lost else None
+        if layout is None or not self._aligned(layout) or not self._align(operand.place):
             copy = self._room(operand.shape, operand.dtype)
             if not self._copy(operand, copy):
                 return False
-            operand, laid = copy, _layouts(copy, self.to, self.call.axes)
-        assert laid is not None
-        return self._execute(laid, operand, self.to)
+            operand, layout = copy, _batch_layout(copy, self.to, self.call.axes)
+        assert layout is not None
+        return self._execute(layout, operand, self.to)
 
     def _with_axes_last(self, operand: Array) -> bool:
         """Transform a copy of an operand to one of the result, both with the axes last."""
@@ -198,11 +200,11 @@ class _Steps:
         order = [k for k in range(count) if k not in axes] + [*axes]
         before, after = _transposed(operand, order), _transposed(self.to, order)
         copy, result = (self._room(x.shape, x.dtype) for x in (before, after))
-        laid = _layouts(copy, result, tuple(range(count - len(axes), count)))
-        assert laid is not None
+        layout = _batch_layout(copy, result, tuple(range(count - len(axes), count)))
+        assert layout is not None
         return (
             self._copy(before, copy)
-            and self._execute(laid, copy, result)
+            and self._execute(layout, copy, result)
             and self._copy(result, after)
         )
 
@@ -217,12 +219,14 @@ class _Steps:
         mine = self.encoder.plan.steps[now] is self.step
         return mine and all(k <= now for x, k in last.items() if x.whole is b)
 
-    def _aligned(self, laid: _Laid) -> bool:
+    def _aligned(self, layout: _BatchLayout) -> bool:
         """Whether the calls of a plan begin at numbers that cuFFT takes, as far as it counts."""
         size = np.dtype(self.char).itemsize
         steps = {"half": (size, 2 * size), "whole": (2 * size, size)}
         by = steps.get(self.call.kind, (2 * size, 2 * size))
-        return not any(n * s % (2 * size) for x in laid.offsets for n, s in zip(x, by, strict=True))
+        return not any(
+            n * s % (2 * size) for x in layout.offsets for n, s in zip(x, by, strict=True)
+        )
 
     def _align(self, place: SlotOffset) -> bool:
         """Whether a place is a multiple of a complex number; inputs then must lie at such ones."""
@@ -237,23 +241,23 @@ class _Steps:
 
     # -- the transform ---------------------------------------------------------------------
 
-    def _execute(self, laid: _Laid, of: Array, to: Array) -> bool:
+    def _execute(self, layout: _BatchLayout, of: Array, to: Array) -> bool:
         """Note the calls of cuFFT; return False if it has no plan for them."""
         kind = self.call.kind
         form = TransformForm(
-            _TYPES[kind], self.char, self.lengths, laid.operand, laid.result, laid.count
+            _TYPES[kind], self.char, self.lengths, layout.operand, layout.result, layout.count
         )
         plan = self.encoder.gpu.transform(form)
         if plan is None:
             return False
         self.encoder.references.append(plan)
         work = self.encoder.behind(self._used, plan.room)
-        for offsets in laid.offsets:
+        for offsets in layout.offsets:
             places = [
                 SlotOffset(x.place.slot, x.place.offset + n * x.dtype.itemsize)
                 for x, n in zip((of, to), offsets, strict=True)
             ]
-            self.written.append(
+            self.launches.append(
                 FourierRecord(*places, work, plan.number, _DIRECTIONS[kind], plan.functions)
             )
         return True
@@ -278,7 +282,7 @@ class _Steps:
         function = self.encoder.gpu.fourier_kernel(name, self.char)
         blocks = min(-(-math.prod(to.shape) // THREADS), _BLOCKS)
         arguments = of.place, to.place, *(n for numbers in zip(*dims, strict=True) for n in numbers)
-        self.written.append(KernelRecord(function, (blocks, 1, 1), (THREADS, 1, 1), 0, arguments))
+        self.launches.append(KernelRecord(function, (blocks, 1, 1), (THREADS, 1, 1), 0, arguments))
         return True
 
 
@@ -293,7 +297,7 @@ class _Dim(NamedTuple):
     other: int
 
 
-class _Laid(NamedTuple):
+class _BatchLayout(NamedTuple):
     """Operand and result of one plan, and how far each call of it begins from the first number."""
 
     operand: Layout
@@ -320,13 +324,13 @@ def _joined(dims: list[_Dim]) -> list[_Dim]:
     return joined
 
 
-def _layouts(of: Array, to: Array, axes: tuple[int, ...]) -> _Laid | None:
+def _batch_layout(of: Array, to: Array, axes: tuple[int, ...]) -> _BatchLayout | None:
     """Return how a plan of cuFFT, called a few times at most, reads and writes two arrays.
 
     None if there is none.
     """
     every = range(len(to.shape))
-    both = [_layout(x, axes, [n for k, n in enumerate(x.shape) if k in axes]) for x in (of, to)]
+    both = [_storage(x, axes, [n for k, n in enumerate(x.shape) if k in axes]) for x in (of, to)]
     if both[0] is None or both[1] is None:
         return None
     dims = _joined(
@@ -348,10 +352,10 @@ def _layouts(of: Array, to: Array, axes: tuple[int, ...]) -> _Laid | None:
         largest.other or math.prod(to.shape[k] for k in axes),
     ]
     operand, result = (Layout(*x, distance) for x, distance in zip(both, distances, strict=True))
-    return _Laid(operand, result, largest.count, offsets)
+    return _BatchLayout(operand, result, largest.count, offsets)
 
 
-def _layout(
+def _storage(
     x: Array, axes: tuple[int, ...], lengths: list[int]
 ) -> tuple[tuple[int, ...], int] | None:
     """Return cuFFT's extents of storage and the step of an array; None if it has none."""

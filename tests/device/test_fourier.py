@@ -172,6 +172,41 @@ def test_temporaries_are_not_copied(gpu: FakeGpu) -> None:
     assert "laid_pairs" not in launched
 
 
+UNSCALED = {"fftn": "backward", "ifftn": "forward", "rfftn": "backward"}
+
+
+def random_layout(rng: np.random.Generator, longest: int = 6) -> tuple[Any, Any]:
+    """Return a transform of a view with any strides, along axes side by side, and its operand."""
+    name = str(rng.choice(list(UNSCALED)))
+    ndim = int(rng.integers(1, 5))
+    shape = tuple(int(n) for n in rng.integers(1, longest + 1, ndim))
+    whole = tuple(n + int(rng.integers(2)) for n in shape)
+    order = rng.permutation(ndim)
+    box = tuple(slice(int(n > k), None) for n, k in zip(whole, shape, strict=True))
+    first = int(rng.integers(ndim))
+    axes = tuple(range(first, int(rng.integers(first, min(first + 3, ndim))) + 1))
+    function = getattr(np.fft, name)
+
+    def f(x: Any) -> Any:
+        return function(x[box].transpose(order), None, axes, UNSCALED[name])
+
+    return f, operand(name.removesuffix("n"), whole, str(rng.choice(["f", "d"])))
+
+
+def test_random_layouts(gpu: FakeGpu) -> None:
+    """Launches agree with NumPy, whatever they copy."""
+    rng = np.random.default_rng(2)
+    straight = 0
+    for _ in range(30):
+        f, x = random_layout(rng)
+        r, run = executable(gpu, f, [x])
+        assert on_host(run) == []
+        gpu.driver.log.clear()
+        check(r, run, r.arrays)
+        straight += [about for name, about in gpu.driver.log if name == "launch"] == []
+    assert 5 < straight < 25
+
+
 def filtered(x: Any, w: Any) -> Any:
     y = np.tanh(np.fft.irfft(np.fft.rfft(np.tanh(x), axis=0, norm="ortho") * w, len(x), 0))
     return np.sum(np.real(np.fft.fftn(y * (1 + 1j))) ** 2)
@@ -316,6 +351,15 @@ def test_several_axes_on_a_gpu(n: tuple[int, ...], char: str) -> None:
         )  # fmt: skip
 
     on_gpu_compared(f, real(*n, dtype=char), pairs(*n, dtype=char.upper()))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("on_gpu")
+def test_random_layouts_on_a_gpu() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        f, x = random_layout(rng, 24)
+        on_gpu_compared(f, x)
 
 
 @pytest.mark.gpu

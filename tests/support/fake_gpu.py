@@ -392,7 +392,7 @@ class FakeGpu:
         out[...] = np.matmul(a, b)
 
     def write(self, function: Any, values: list[Any], out: Any) -> bool:
-        if function is np.conjugate:  # as if the library had none
+        if function is np.arctan:  # as if the library had none
             return False
         assert not any(np.may_share_memory(x, out) for x in values)
         self.driver.log.append(("write", function))

@@ -57,6 +57,7 @@ from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
+from adarray.compiler.rewrite.stacked import stacked
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.line_groups import Lines
 from adarray.compiler.stencil.lines import LineKernel
@@ -126,6 +127,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("fourier_calls", fourier_calls),
     ("long_scans", long_scans),
     ("few_places", few_places),
+    ("stacked", stacked),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),

@@ -111,26 +111,26 @@ def fourier_calls(program: Program, target: Target) -> Program:
     if not isinstance(target, GpuTarget):
         return program
     program = _of_one_axis(program)
-    found = {v: t for v in program.values if (t := _transform(v)) is not None}
-    if not found:
+    transforms = {v: t for v in program.values if (t := _transform(v)) is not None}
+    if not transforms:
         return program
     neighbours = _Neighbours(program)
     merged: set[Value] = set()
-    for v in found:
+    for v in transforms:
         before = v.args[0]
-        both = _together(found[before], found[v]) if before in found else None
+        both = _together(transforms[before], transforms[v]) if before in transforms else None
         if both is not None and neighbours.reads_alone(v):
-            found[v] = both
+            transforms[v] = both
             merged.add(before)
     new: dict[Value, Value] = {}
 
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         if v in merged:
             new[v] = new.get(v.args[0], v.args[0])  # which nobody reads
-        elif v in found:
-            operand = found[v].operand
+        elif v in transforms:
+            operand = transforms[v].operand
             early = not neighbours.kernels_read(v) and neighbours.kernel_writes(operand)
-            new[v] = _written(b, v, found[v], new.get(operand, operand), early)
+            new[v] = _written(b, v, transforms[v], new.get(operand, operand), early)
         else:
             new[v] = renewed(b, v, args)
         return new[v]
@@ -213,7 +213,9 @@ def _transform(v: Value) -> _Transform | None:
     axis, norm = names.pop("axis", -1), names.pop("norm", None)
     names.pop("n", None)
     (x,), (kind, conjugated) = v.args, known
-    if names or norm not in _NORMS or not isinstance(axis, int) or not (v.size and x.size):
+    if norm not in _NORMS or not isinstance(axis, int) or not (v.size and x.size):
+        return None
+    if any(value is not None for value in names.values()):
         return None
     if not _suits(x, v, kind):
         return None
