@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from adarray.base.scalar import LOGICAL
 from adarray.compiler.ir import views
 from adarray.compiler.ir.primitives import Constant, DType, View
 
@@ -77,7 +78,8 @@ def apply(b: Builder, name: str, args: tuple[Value, ...], dtype: DType) -> Value
 
 def supports(name: str) -> bool:
     """Whether kernels compute a scalar function of complex numbers."""
-    return name in _FUNCTIONS or name in _TRUTHS or name in ("absolute", "where", "power")
+    others = ("absolute", "where", "power")
+    return name in _FUNCTIONS or name in _TRUTHS or name in LOGICAL or name in others
 
 
 def cast(b: Builder, x: Value, dtype: DType) -> Value:
