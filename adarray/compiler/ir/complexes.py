@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from adarray.base.scalar import LOGICAL
 from adarray.compiler.ir import views
 from adarray.compiler.ir.primitives import Constant, DType, View
 
@@ -77,7 +78,8 @@ def apply(b: Builder, name: str, args: tuple[Value, ...], dtype: DType) -> Value
 
 def supports(name: str) -> bool:
     """Whether kernels compute a scalar function of complex numbers."""
-    return name in _FUNCTIONS or name in _TRUTHS or name in ("absolute", "where", "power")
+    others = ("absolute", "where", "power")
+    return name in _FUNCTIONS or name in _TRUTHS or name in LOGICAL or name in others
 
 
 def cast(b: Builder, x: Value, dtype: DType) -> Value:
@@ -122,13 +124,7 @@ def power(b: Builder, x: Value, exponent: float) -> Value:
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value:
-    """Return the product of matrices or vectors that are small, or of which one is thin.
-
-    Raises
-    ------
-    NoKernelError
-        If it is work for a library.
-    """
+    """Return the product of matrices or vectors: sums of products, or one real product."""
     left = b.reshape(x, (1, *x.shape)) if x.ndim == 1 else x
     right = b.reshape(y, (*y.shape, 1)) if y.ndim == 1 else y
     (rows, terms), columns = left.shape[-2:], right.shape[-1]
@@ -143,13 +139,39 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
         return b.reshape(total, shape)
     small = rows * columns * terms <= SMALL_PRODUCT or rows * columns <= FEW_SUMS
     if not small and 1 not in (rows, columns):
-        raise NoKernelError("matmul")
+        return b.reshape(_stacked(b, left, right), shape)
     order = [*range(right.ndim - 2), right.ndim - 1, right.ndim - 2]
     across = b.transpose(right, order)
     left = b.reshape(left, (*left.shape[:-1], 1, terms))
     across = b.reshape(across, (*across.shape[:-2], 1, columns, terms))
     products = b.map("multiply", left, across)
     return b.reshape(b.reduce("add", products, (products.ndim - 1,)), shape)
+
+
+def _stacked(b: Builder, x: Value, y: Value) -> Value:
+    """Return a product of matrices by one of real matrices, which hold the parts side by side.
+
+    The smaller matrix is the one whose parts are written twice.
+    """
+    (xr, xi), (yr, yi) = b.parts(x), b.parts(y)
+    rows, columns = x.shape[-2], y.shape[-1]
+    above, beside_x, beside_y = x.ndim - 2, x.ndim - 1, y.ndim - 1
+    if rows <= columns:
+        re = b.concatenate((xr, b.map("negative", xi)), beside_x)
+        im = b.concatenate((xi, xr), beside_x)
+        left = b.concatenate((re, im), above)
+        right = b.concatenate((yr, yi), y.ndim - 2)
+        axis, length = -2, rows
+    else:
+        left = b.concatenate((xr, xi), beside_x)
+        re = b.concatenate((yr, b.map("negative", yi)), y.ndim - 2)
+        im = b.concatenate((yi, yr), y.ndim - 2)
+        right = b.concatenate((re, im), beside_y)
+        axis, length = -1, columns
+    both = b.matmul(left, right)
+    axis += both.ndim
+    parts = (b.slice(both, axis, k * length, (k + 1) * length) for k in (0, 1))
+    return b.paired(*parts)
 
 
 def _term(b: Builder, x: Value, y: Value, k: int) -> Value:

@@ -204,10 +204,8 @@ class _Verifier:
         if e.name == "where":
             good = dtypes[0] == "bool" and dtypes[1] == dtypes[2] == e.dtype
         else:
-            parts = e.name in ("real", "imag", "paired")  # of which only few are known
-            good = (
-                parts or e.name == "cast" or e.dtype == "bool" or all(d == e.dtype for d in dtypes)
-            )
+            mixed = e.dtype == "bool" or e.name in ("cast", "real", "imag", "paired")
+            good = mixed or all(d == e.dtype for d in dtypes)
         self.need(good, where, f"the dtypes of {shown} do not fit")
 
     def load(self, e: Load, where: Stmt) -> None:

@@ -94,8 +94,11 @@ def in_blocks(
         for ref in node.args:
             if ref.at is None or node.classes is None:
                 continue
-            for a, coef in ref.at.terms:
-                if a < len(node.classes) and coef == 1:
+            moved = [(a, coef) for a, coef in ref.at.terms if a < len(node.classes)]
+            if not any(node.classes[a] == outer for a, _ in moved):
+                continue  # the same for all rows: it stays in a cache either way
+            for a, coef in moved:
+                if coef == 1:
                     c = node.classes[a]
                     if c == outer:
                         across += len(ref.at.terms) > 1

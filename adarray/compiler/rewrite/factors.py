@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.types import Function
-from adarray.compiler.ir.builder import Builder
+from adarray.compiler.ir.builder import Builder, is_paired
 from adarray.compiler.ir.primitives import CallResult, PythonCall, Slot, View
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import CpuTarget, GpuTarget, Target
@@ -56,12 +56,16 @@ def lapack() -> Any:
 def factors(program: Program, target: Target) -> Program:
     """Return the program with one factorisation of each matrix that several calls factorise."""
     calls = [v for v in program.values if isinstance(v.primitive, PythonCall)]
+    wholes = {v.args: v for v in program.values if is_paired(v)}
     on_gpu = isinstance(target, GpuTarget)
     if len(calls) < (1 if on_gpu else 2) or not isinstance(target, CpuTarget | GpuTarget):
         return program
     uses: dict[Value, list[_Use]] = defaultdict(list)
     for v in calls:
-        use = _use(v, GPU_DTYPES, 1, True) if on_gpu else _use(v, _PREFIXES, LEAST, False)
+        if on_gpu:
+            use = _use(v, GPU_DTYPES, 1, True, wholes)
+        else:
+            use = _use(v, _PREFIXES, LEAST, False, wholes)
         if use is not None:
             uses[use.root].append(use)
     least = 1 if on_gpu else 2
@@ -88,6 +92,8 @@ def factors(program: Program, target: Target) -> Program:
             new[v] = b.make(call, (root, args[1]), v.shape, v.dtype)
             return new[v]
         if use.root not in decomposed:
+            if root is use.root and is_paired(root):  # it stands behind the first use of its parts
+                root = b.paired(*(new.get(p, p) for p in use.root.args))
             decomposed[use.root] = _decompose(b, root)
         new[v] = _with_factors(b, use, decomposed[use.root], args)
         return new[v]
@@ -130,10 +136,17 @@ def may_refuse(v: Value) -> bool:
     return isinstance(call, PythonCall) and any(call.function is f for f in refusing)
 
 
-def _use(v: Value, dtypes: Container[str], least: int, views: bool) -> _Use | None:
+def _use(
+    v: Value,
+    dtypes: Container[str],
+    least: int,
+    views: bool,
+    wholes: Mapping[tuple[Value, ...], Value],
+) -> _Use | None:
     """Return what a call does with a matrix of so many rows; None if that is not covered.
 
     `views` says whether a matrix may be any view; else it is a whole array or one transposed.
+    `wholes` are complex arrays by their parts.
     """
     call = v.primitive
     assert isinstance(call, PythonCall)
@@ -147,7 +160,11 @@ def _use(v: Value, dtypes: Container[str], least: int, views: bool) -> _Use | No
     if any(b.dtype != matrix.dtype or b.ndim > 2 or not b.size for b in v.args[1:]):
         return None
     n = matrix.shape[0]
-    block = _block(matrix) if isinstance(matrix.primitive, View) else (matrix, 0, False)
+    block: tuple[Value, int, bool] | None = matrix, 0, False
+    if isinstance(matrix.primitive, View):
+        block = _block(matrix, matrix.args[0])
+    elif is_paired(matrix):
+        block = _block_of_parts(matrix, wholes) or block
     if block is None or (block[0].shape[0] != n and not _triangular(block[0])):
         if not views:
             return None
@@ -156,9 +173,20 @@ def _use(v: Value, dtypes: Container[str], least: int, views: bool) -> _Use | No
     return _Use(v, function, root, start, n, transposed)
 
 
-def _block(matrix: Value) -> tuple[Value, int, bool] | None:
+def _block_of_parts(
+    matrix: Value, wholes: Mapping[tuple[Value, ...], Value]
+) -> tuple[Value, int, bool] | None:
+    """Return the complex matrix of whose parts those of another one are the same views."""
+    re, im = matrix.args
+    whole = wholes.get((*re.args, *im.args))
+    if not isinstance(re.primitive, View) or re.primitive != im.primitive or whole is None:
+        return None
+    return _block(re, whole)
+
+
+def _block(shown: Value, root: Value) -> tuple[Value, int, bool] | None:
     """Return the matrix that a view is a block on the diagonal of, where, and if transposed."""
-    view, root = matrix.primitive, matrix.args[0]
+    view = shown.primitive
     assert isinstance(view, View)
     if root.ndim != 2 or root.shape[0] != root.shape[1]:
         return None

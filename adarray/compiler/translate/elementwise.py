@@ -282,7 +282,22 @@ def _is_infinity(b: Builder, call: ValueCall, number: float) -> Translated:
     return b.map("equal", x, b.const(number, x.dtype))
 
 
-of_pairs("where", np.where)
+of_pairs("where", np.where, np.angle)
+
+
+@function(np.angle)
+def _angle(b: Builder, call: ValueCall) -> Translated:
+    args = call.bound("z", "deg")
+    if args is None:
+        return None
+    z = b.value(args["z"])
+    if z.dtype not in PAIRS:
+        return None
+    re, im = b.parts(z)
+    phase = b.map("arctan2", im, re)
+    return (
+        b.map("multiply", phase, b.const(180 / math.pi, phase.dtype)) if args.flag("deg") else phase
+    )
 
 
 @function(np.where)

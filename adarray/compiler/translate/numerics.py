@@ -18,6 +18,7 @@ from adarray.compiler.translate import (
     ValueCall,
     function,
     ndim_of,
+    of_pairs,
     record,
 )
 from adarray.compiler.translate.elementwise import apply_ufunc
@@ -275,6 +276,9 @@ def _diff(b: Builder, call: ValueCall) -> Translated:
 
 _Gathered: TypeAlias = Literal["edge", "reflect", "symmetric", "wrap"]
 _GATHERED: tuple[_Gathered, ...] = get_args(_Gathered)
+
+
+of_pairs(np.pad)
 
 
 @function(np.pad)

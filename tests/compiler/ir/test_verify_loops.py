@@ -83,7 +83,7 @@ BAD = {
     "the name 'n' is taken": kernel(vector(Let("n", X))),
     "the name 'i' is taken": kernel(vector(vector(Let("a", X)), kind="serial")),
     "two parameters have one name": kernel(ints=("n", "x")),
-    "dtype 'complex128' is not known": kernel(buffers=(Param("x", "complex128"),)),
+    "dtype 'clongdouble' is not known": kernel(buffers=(Param("x", "clongdouble"),)),
     "access is one of": kernel(buffers=(Param("x", F, "write"),)),
     "what is streamed is only written": kernel(buffers=(Param("x", F, "inout", True),)),
     "there are two parallel loops": kernel(

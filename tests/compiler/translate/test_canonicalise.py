@@ -219,9 +219,9 @@ def test_numbers_yield_to_arrays():
 
 def test_what_kernels_do_not_compute_is_called():
     z = X + 1j
-    r = recorded(lambda z: (z * 2).T[1:], z)
+    r = recorded(lambda z: np.log(z) * 2, z)
     agrees(r)
-    assert set(r.kinds()) <= {"program_input", "python_call"}
+    assert r.functions() == ["log"]
     r = recorded(lambda x: np.linalg.inv(x[:, :4]) @ np.sort(x[:, 4]), X)
     agrees(r)
     assert sorted(r.functions()) == ["inv", "sort"]
