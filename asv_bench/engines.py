@@ -130,9 +130,10 @@ class JitEngine(ADArrayEngine):
         """Prepare compiled value and gradient of `w`; every array is an argument."""
         variables, constants = w.data()
         k = len(variables)
+        body = w.body  # alone: the function is not to reach what makes the data
 
         def f(*arrays: Any) -> Any:
-            return w.body(np, *arrays)
+            return body(np, *arrays)
 
         g = self.adarray.value_and_grad(f, argnums=tuple(range(k)))
         self.function = jitted = self.adarray.jit(g)
@@ -143,9 +144,10 @@ class JitEngine(ADArrayEngine):
         """Prepare the compiled value of `w`."""
         variables, constants = w.data()
         self.arrays = arrays = (*variables, *constants)
+        body = w.body
 
         def f(*arrays: Any) -> Any:
-            return w.body(np, *arrays)
+            return body(np, *arrays)
 
         self.function = jitted = self.adarray.jit(f)
         return Prepared(lambda: jitted(*arrays), lambda r: (r, []))

@@ -80,8 +80,10 @@ class ADArrayJit:
         self.arrays = [self.adarray.array(x) for x in (*variables, *constants)]
         del variables, constants
 
+        body = w.workload.body  # alone: the function is not to reach what makes the data
+
         def f(*arrays: Any) -> Any:
-            return w.workload.body(np, *arrays)
+            return body(np, *arrays)
 
         g = self.adarray.value_and_grad(f, argnums=tuple(range(count)))
         if w.step:

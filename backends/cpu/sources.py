@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from adarray_backends.cpu.executor import LONG
 from adarray_backends.cpu.kernels import kernels
 from cffi import FFI
 
@@ -38,7 +39,8 @@ def compiled(library: Any, threads: int, text: str, name: str) -> Callable[[int]
     CompileError
         If it does not compile the text.
     """
-    address = kernels(library).load({name: text}).functions[name].run
+    table = kernels(library, quick=len(text) > LONG)
+    address = table.load({name: text}).functions[name].run
     run = _ffi.cast("void (*)(void *)", address)
     parallel = _parallel() if threads > 1 else None
 

@@ -20,8 +20,6 @@ from adarray_backends.cuda.launcher import (
     encode,
 )
 
-from adarray.compiler.ir.identity import IdentityMap
-from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import Buffer, CallStep, KernelStep, MatmulStep, Plan
 from adarray.compiler.ir.primitives import Slot
 from adarray.compiler.ir.program import c_strides
@@ -144,19 +142,16 @@ class CudaEncoder:
         self.room = self.workspace
 
     def _print(self) -> None:
-        printed: IdentityMap[Kernel, dict[Schedule, cuda.KernelText]] = IdentityMap()
-        for i, s in enumerate(self.plan.steps):
-            if not isinstance(s, KernelStep):
-                continue
-            ints = dict(zip(s.kernel.ints, s.ints, strict=True))
-            schedule = tuning.schedule(s.kernel, ints, s.buffers, self.gpu, self.threads)
+        steps = [(i, s) for i, s in enumerate(self.plan.steps) if isinstance(s, KernelStep)]
+        tuned = tuning.Tuning(self.gpu, self.threads)
+        for _, s in steps:
+            tuned.add(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), s.buffers)
+        for (i, s), schedule in zip(steps, tuned.schedules(), strict=True):
             if isinstance(schedule, ColumnStrips | RegisterRows) and schedule.aligned:
                 schedule = replace(schedule, aligned=self._begin_with_packs(s))
-            texts = printed.setdefault(s.kernel, {})
-            if schedule not in texts:
-                text = texts[schedule] = cuda.source(schedule)
-                self.texts[text.name] = text
-            self.kernels[i] = Sized(schedule, launch_of(schedule, self.target), texts[schedule])
+            text = tuned.text(schedule)
+            self.texts[text.name] = text
+            self.kernels[i] = Sized(schedule, launch_of(schedule, self.target), text)
 
     def _begin_with_packs(self, s: KernelStep) -> bool:
         """Whether the arrays of a kernel lie at multiples of 16 bytes; inputs then must."""

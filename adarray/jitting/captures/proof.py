@@ -12,6 +12,7 @@ import builtins
 import dis
 import functools
 import types
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ _STATEFUL = frozenset({
     "show_config", "show_runtime", "lru_cache", "cache", "cached_property", "singledispatch",
     "singledispatchmethod", "attrgetter", "methodcaller", "get_type_hints", "get_overloads",
 })  # fmt: skip
+# What reads a field of a named tuple, whose elements the walk has read.
+_FIELD = type(vars(namedtuple("_Named", "field"))["field"])
 _CLASSES = (np.generic, np.dtype, np.errstate, np.finfo, np.iinfo, np.ndindex, np.ndenumerate)
 # Names by which code reads what no name leads to: any attribute, frames, addresses, and what
 # Python keeps of objects; of those with underscores, the ones that do none of it.
@@ -109,7 +112,7 @@ def _is_pure(x: Any) -> bool:
     """Whether code of a library gives the same for the same arguments."""
     if isinstance(x, types.ModuleType):
         return _is_pure_module(x.__name__)
-    if _is_operation(x):
+    if _is_operation(x) or type(x) is _FIELD:
         return True
     module, name = getattr(x, "__module__", None), getattr(x, "__name__", "")
     if name in _STATEFUL:

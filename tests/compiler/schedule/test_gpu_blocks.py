@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import types
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.planning import planner as planning
+from adarray.compiler.print_cuda import printer as cuda
 from adarray.compiler.schedule.gpu import blocks
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.facts import KernelFacts
@@ -120,13 +123,17 @@ def test_the_backend_keeps_what_it_has_measured(tmp_path: Path, monkeypatch: Any
 
     monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
     flat = schedules(recorded_case("flat"))[0]
-    name = tuning._name(flat, "a GPU")
+
+    def name_of(s: Schedule, machine: str = "a GPU") -> str:
+        return tuning._name(s, cuda.source(s), machine)
+
+    name = name_of(flat)
     assert tuning._known(name) is None
     tuning._keep(name, 512)
     assert tuning._known(name) == 512
-    assert tuning._name(flat, "another GPU") != name
+    assert name_of(flat, "another GPU") != name
     ints = {n: v + 1 for n, v in flat.facts.ints.items()}
-    assert tuning._name(schedule_of(flat.facts.kernel, ints, DEVICE), "a GPU") != name
+    assert name_of(schedule_of(flat.facts.kernel, ints, DEVICE)) != name
     tuning._path(name).write_text("half a")
     assert tuning._known(name) is None
 
@@ -143,7 +150,7 @@ def test_only_what_is_clearly_faster_is_taken() -> None:
 
 
 class NoGpu:
-    """What `tuning.schedule` asks of a GPU where nothing is measured."""
+    """What `tuning.Tuning` asks of a GPU where nothing is measured."""
 
     target = DEVICE
 
@@ -155,8 +162,48 @@ def test_small_kernels_are_not_measured_and_given_threads_are_taken() -> None:
     (step,) = p.steps
     ints = dict(zip(step.kernel.ints, step.ints, strict=True))
     usual = schedule_of(step.kernel, ints, DEVICE)
-    assert tuning.schedule(step.kernel, ints, step.buffers, NoGpu()) == usual
-    assert tuning.schedule(step.kernel, ints, step.buffers, NoGpu(), 64).block == 64
+    for threads, block in ((None, usual.block), (64, 64)):
+        tuned = tuning.Tuning(NoGpu(), threads)
+        tuned.add(step.kernel, ints, step.buffers)
+        (schedule,) = tuned.schedules()
+        assert schedule.block == block
+    assert schedule == blocks.resized(usual, 64)
+
+
+def test_kernels_to_be_measured_are_compiled_at_once_and_each_once(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """All schedules go to the compiler together, and equal kernels are measured once."""
+    import adarray_backends.cuda
+    from adarray_backends.cuda import tuning
+
+    timing: Any = types.ModuleType("adarray_backends.cuda.timing")
+    compiled: list[list[str]] = []
+    measured: list[str] = []
+
+    def fastest(schedules: Any, texts: Any, *_: Any) -> int:
+        assert {t.name for t in texts} <= set(compiled[0])
+        measured.append(texts[0].name)
+        return int(schedules[-1].block)
+
+    timing.identity = lambda _: "a GPU"
+    timing.prepare = lambda texts, _: compiled.append([t.name for t in texts])
+    timing.fastest = fastest
+    monkeypatch.setitem(sys.modules, "adarray_backends.cuda.timing", timing)
+    monkeypatch.setattr(adarray_backends.cuda, "timing", timing, raising=False)
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
+    p = plan(recorded_case("flat").program)
+    (step,) = p.steps
+    ints = dict(zip(step.kernel.ints, step.ints, strict=True))
+    monkeypatch.setattr(tuning, "MUCH", 1)
+    for _ in range(2):  # in the second round, both are known
+        tuned = tuning.Tuning(NoGpu())
+        tuned.add(step.kernel, ints, step.buffers)
+        tuned.add(step.kernel, ints, step.buffers)
+        chosen = tuned.schedules()
+        assert {s.block for s in chosen} == {blocks.LARGEST}
+        assert len(measured) == len(compiled) == 1
+    assert len(set(compiled[0])) == len(blocks.CHOICES)
 
 
 def test_a_gradient_has_both_kinds_of_kernels() -> None:
