@@ -297,8 +297,23 @@ class Statements:
             else:
                 self.check_write(place.view)
                 place.store(self.low.expressions.numeric(value))
+        elif isinstance(target, ast.Attribute) and target.attr == "shape":
+            self._reshape(target.value, value)
         else:
             raise self.state.refusal("an assignment to such a target")
+
+    def _reshape(self, node: ast.expr, shape: Value) -> None:
+        """Give an array another shape; it is the loop's own, and nothing else has its memory."""
+        view = self.low.lookup(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name) or not isinstance(view, View):
+            raise self.state.refusal("the shape of what is no array with a name is set")
+        name = view.buffer.name
+        scopes = [self.low.names, *(names_ for names_, _ in self.low.functions.callers)]
+        holders = [n for names_ in scopes for n, v in names_.items() if name in memories(v)]
+        own = all(b.name != name for b in self.state.buffers.values())
+        if not own or holders != [node.id] or not self.low.views.is_whole(view):
+            raise self.state.refusal("the shape of an array is set that may have other names")
+        self.low.names[node.id] = self.low.calls.arrays.reshape(view, shape)
 
     def settled(self, value: Value, name: str) -> Value:
         """Return a value as a name stands for it."""
@@ -396,7 +411,7 @@ class Statements:
             self.low.bind(s.target.id, self.settled(result, s.target.id))
             return
         if view.axes or isinstance(s.target, ast.Name):
-            self._check_cast(s.op, view.dtype, result)
+            self.check_cast(BINARY.get(type(s.op), "matmul"), view.dtype, result)
         self.store(view, result)
 
     def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
@@ -422,16 +437,15 @@ class Statements:
         if self.low.stores != before:
             raise self.state.refusal("a call that writes arrays inside of an expression")
         result = self.low.expressions.operator(s.op, old, value)
-        self._check_cast(s.op, place.view.dtype, result)
+        self.check_cast(BINARY.get(type(s.op), "matmul"), place.view.dtype, result)
         self.check_write(place.view)
         place.store(self.low.expressions.numeric(result))
 
-    def _check_cast(self, op: ast.operator, dtype: str, result: Value) -> None:
+    def check_cast(self, name: str, dtype: str, result: Value) -> None:
         """Refuse operators in place whose result NumPy does not convert back."""
         kinds = self.low.elements.kinds(self.low.expressions.numeric(result))
         for kind in kinds:
             if not np.can_cast(np.dtype(stored(frozenset((kind,)))), dtype, "same_kind"):
-                name = BINARY.get(type(op), "matmul")
                 raise self.state.refusal(f"{name} in place gives {kind}, and the array has {dtype}")
 
     # -- branches ----------------------------------------------------------------------------------
