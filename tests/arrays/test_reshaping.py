@@ -10,7 +10,8 @@ import pytest
 import adarray
 
 X = np.arange(1.0, 10.0)
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of NumPy, for its own arrays
+# That NumPy warns of for its own arrays.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def views_before_and_after(x: Any) -> Any:
