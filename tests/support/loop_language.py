@@ -566,6 +566,82 @@ def shapes_that_are_set(x, y):
     return s
 
 
+# -- truth values that are computed where they are used --------------------------------------------
+
+
+@real
+def binned(x, y):
+    low, high = np.zeros(6), np.zeros(6)
+    for i in range(6):
+        inside = np.logical_and(x >= -1.5 + 0.5 * i, x < -1.0 + 0.5 * i)
+        chosen = y[inside]
+        low[i] = chosen.sum() + np.sum(x[~inside] ** 2) * 0.1
+        high[i] = np.sum(inside) + (y[inside] * x[inside]).sum()
+    return np.sum(low * high) + np.sum(low)
+
+
+@real
+def masks_of_what_changes(x, y):
+    z, s = x * 1.0, 0.0
+    for i in range(5):
+        above = z > 0.0
+        z[above] = z[above] * 0.5 - y[i]
+        z[i] += 0.25
+        s += np.sum(y[above]) + np.sum(above)
+        t = z[i]
+        below = y < t
+        t = t + 10.0
+        s += np.sum(x[below]) * t
+    return s + np.sum(z)
+
+
+@real
+def masks_that_are_written(x, y):
+    s = 0.0
+    for i in range(5):
+        m = x > 0.0
+        n = m
+        n[i] = not m[i]
+        k = x < y
+        np.logical_not(k, k)
+        w = x > y[i]
+        w &= y > 0.0
+        w |= x < -1.0
+        s += np.sum(y[m]) + np.sum(x[k]) * 2 + np.sum(x[n]) + np.sum(y[w] * 3)
+    return s
+
+
+def _flipped(m, y):
+    m[0] = not m[0]
+    return np.sum(y[m])
+
+
+@real
+def masks_that_a_function_writes(x, y):
+    s = 0.0
+    for i in range(5):
+        m = x > 0.1 * i
+        v = _flipped(m, y)
+        s += v * 0.5 + np.sum(y[m])
+        m = y > 0.1 * i
+        s += np.sum(x[m])
+    return s + np.sum(x[m])
+
+
+@real
+def chosen_that_change(x, y):
+    n, s = np.arange(9), 0.0
+    for i in range(5):
+        inside = x > -0.5 + 0.1 * i
+        a = y[inside]
+        a *= 2.0
+        a -= x[inside]
+        k = n[inside]
+        k *= 2
+        s += np.sum(a) + np.sum(k) * 0.1 + np.max(n)
+    return s
+
+
 # -- what is not captured --------------------------------------------------------------------------
 
 
@@ -670,6 +746,28 @@ def shape_of_two_names(x, y):
     return s
 
 
+def chosen_that_have_two_names(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        a = y[x > 0.0]
+        b = a
+        a *= 2.0
+        s += np.sum(b) * x[i]
+    return s
+
+
+def integers_that_become_floats(x, y):
+    n, s = np.arange(9), 0.0
+    for i in range(len(x)):
+        k = n[x > 0.0]
+        try:
+            k *= 0.5
+        except TypeError:
+            s += x[i]
+        s += np.sum(k)
+    return s
+
+
 def integers_into_floats(x, y):
     n = np.zeros(3, np.int64)
     for i in range(len(x)):
@@ -702,6 +800,8 @@ UNROLLED: dict[Function, str] = {
     extended_by_itself: "a list is extended by what is computed from it",
     default_that_is_not_needed: "it raises an error",
     shape_of_two_names: "the shape of an array is set that may have other names",
+    chosen_that_have_two_names: "chosen elements change that may have another name",
+    integers_that_become_floats: "multiply in place gives float64, and the array has int64",
     integers_into_floats: "add in place gives float64, and the array has int64",
     sides_that_do_not_fit: "np.concatenate of arrays of several shapes",
     array_of_a_generator: "this where a number or an array is expected",

@@ -286,7 +286,9 @@ class Statements:
         """Assign a value to a target."""
         self.state.line = getattr(target, "lineno", self.state.line)
         if isinstance(target, ast.Name):
-            self.low.bind(target.id, self._at_home(target.id, value))
+            if not self._waits(target.id, value):
+                value = self._at_home(target.id, value)
+            self.low.bind(target.id, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
@@ -326,6 +328,14 @@ class Statements:
         if isinstance(value, Growing):
             raise self.state.refusal("a list that has two names")
         return self.low.elements.settled(value, name)
+
+    def _waits(self, name: str, value: Value) -> bool:
+        """Whether a name may stand for truth values that are computed where they are used."""
+        if not isinstance(value, Lazy) or value.mask is not None or not value.shape:
+            return False
+        if (self.low.functions.depth, name) in self.low.homes:
+            return False
+        return name in self.low.scope.contained and self.low.elements.waits(value)
 
     def _at_home(self, name: str, value: Value) -> Value:
         """Return what a name stands for: an array that a loop passes on, where that lies.
@@ -391,6 +401,8 @@ class Statements:
                 self._add_to_list(s, old)
                 return
             view = old if isinstance(old, View) else None
+            if isinstance(old, Lazy) and s.target.id not in self.low.scope.contained:
+                raise self.state.refusal("chosen elements change that may have another name")
         elif isinstance(s.target, ast.Subscript):
             place = self._place(s.target)
             if not isinstance(place, View):
@@ -408,11 +420,23 @@ class Statements:
         result = self.low.expressions.operator(s.op, old, value)
         if view is None:
             assert isinstance(s.target, ast.Name)
+            if isinstance(old, Lazy):
+                result = self._converted(BINARY.get(type(s.op), "matmul"), result, old)
             self.low.bind(s.target.id, self.settled(result, s.target.id))
             return
         if view.axes or isinstance(s.target, ast.Name):
             self.check_cast(BINARY.get(type(s.op), "matmul"), view.dtype, result)
         self.store(view, result)
+
+    def _converted(self, name: str, result: Value, old: Lazy) -> Value:
+        """Return what an operator in place leaves in an array that is no memory here."""
+        self.check_cast(name, old.dtype, result)
+        value = self.low.elements.cast(self.low.expressions.numeric(result), old.dtype)
+        shape = self.low.elements.shape(value)
+        pairs = zip(shape, old.shape, strict=False)
+        if len(shape) != len(old.shape) or not all(self.low.views.same(a, b) for a, b in pairs):
+            raise self.state.refusal("an operator in place of an array of another shape")
+        return value
 
     def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
         comprehension = isinstance(s.value, (ast.ListComp, ast.GeneratorExp))
