@@ -756,6 +756,16 @@ def chosen_that_have_two_names(x, y):
     return s
 
 
+def mask_of_chosen_elements(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        part = y[x > -50.0]
+        s += np.sum(y[part > 0.0]) * x[i]
+        if i == 8:
+            s += np.sum(y[part[1:] > 0.0])
+    return s
+
+
 def integers_that_become_floats(x, y):
     n, s = np.arange(9), 0.0
     for i in range(len(x)):
@@ -801,6 +811,7 @@ UNROLLED: dict[Function, str] = {
     default_that_is_not_needed: "it raises an error",
     shape_of_two_names: "the shape of an array is set that may have other names",
     chosen_that_have_two_names: "chosen elements change that may have another name",
+    mask_of_chosen_elements: "a mask of chosen elements",
     integers_that_become_floats: "multiply in place gives float64, and the array has int64",
     integers_into_floats: "add in place gives float64, and the array has int64",
     sides_that_do_not_fit: "np.concatenate of arrays of several shapes",

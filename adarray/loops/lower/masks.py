@@ -30,6 +30,8 @@ class Masks:
         item = items[0]
         if not isinstance(item, (View, Lazy)) or item.dtype != "bool" or not item.shape:
             return None
+        if isinstance(item, Lazy) and item.mask is not None:
+            raise self.state.refusal("a mask of chosen elements")
         pairs = list(zip(item.shape, view.shape, strict=False))
         same = len(item.shape) == len(view.shape) and len(items) == 1
         if not same or not all(self.elements.views.same(a, b) for a, b in pairs):
