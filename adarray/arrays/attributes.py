@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +24,7 @@ from adarray.core.inplace import setitem, sync_if_view
 from adarray.core.origins import origin_of
 from adarray.core.protocol import call_function, traced
 from adarray.core.refusals import leaves_graph
+from adarray.core.reshaping import may_be_reshaped, reshape_in_place
 from adarray.core.trace import Handle, levels_of, root_of
 from adarray.device import is_device
 
@@ -46,6 +48,30 @@ def _refused(message: str, x: Any) -> AttributeError:
     error = AttributeError(message)
     refused(error, levels_of(x) or None)
     return error
+
+
+class _Probe:
+    """Tells how many references there are to an object with one name where a property is set."""
+
+    count = 0
+
+    @property
+    def shape(self) -> int:
+        """The number."""
+        return self.count
+
+    @shape.setter
+    def shape(self, _: Any) -> None:
+        self.count = sys.getrefcount(self)
+
+
+def _fewest_references() -> int:
+    x = _Probe()
+    x.shape = 1  # type: ignore[assignment]
+    return x.count
+
+
+_FEWEST_REFERENCES = _fewest_references()
 
 
 def _base_of(x: Any) -> Any:
@@ -197,10 +223,19 @@ class Attributes(_State):
         return shape
 
     @shape.setter
-    def shape(self, to: Any) -> None:  # noqa: ARG002  (a setter's signature)
-        raise _refused(
-            "shape: an ADArray is not reshaped in place; write x = x.reshape(shape)", self
-        )
+    def shape(self, to: Any) -> None:
+        if not may_be_reshaped(self):
+            raise _refused(
+                "shape: an argument is not reshaped in place, since the caller's array would not "
+                "be; write x = x.reshape(shape)",
+                self,
+            )
+        alone = sys.getrefcount(self) <= _FEWEST_REFERENCES
+        if not reshape_in_place(self, to, alone):
+            raise AttributeError(
+                "shape: the elements do not lie in memory as the new shape needs it; write "
+                "x = x.reshape(shape)"
+            )
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -166,16 +166,15 @@ def leaves(result: Any) -> list[Any]:
 
 def objective(program: Program, data: Data) -> Objective:
     """Return the objective of a program: NumPy runs it once, to see what it computes."""
-    arguments = copied(data)
     function = program.function("numpy")
-    results = leaves(function(*arguments.values()))
+    arguments, results, untouched = _first_run(function, data)
     same = [
         k
         for k, x in data.items()
         if isinstance(x, np.ndarray)
         and np.array_equal(x, arguments[k], equal_nan=x.dtype.kind in "fc")
     ]
-    alike = _written(function, data, same)
+    alike = [] if untouched else _written(function, data, same)
     written = [
         k for k, x in data.items() if isinstance(x, np.ndarray) and (k not in same or k in alike)
     ]
@@ -190,6 +189,24 @@ def objective(program: Program, data: Data) -> Objective:
     weights = [_weights(rng, x) for x in outputs]
     target = Objective(len(results), written, counted, outputs, weights)
     return target._replace(weights=_well_conditioned(program, data, target))
+
+
+def _first_run(function: Callable[..., Any], data: Data) -> tuple[Data, list[Any], bool]:
+    """Return the arguments after a run, its results, and whether it surely writes into nothing.
+
+    Most programs do not, and some take long: then one run tells.
+    """
+    for writeable in (False, True):
+        arguments = copied(data)
+        for x in arguments.values():
+            if isinstance(x, np.ndarray):
+                x.flags.writeable = writeable
+        try:
+            return arguments, leaves(function(*arguments.values())), not writeable
+        except ValueError as error:
+            if writeable or "read-only" not in str(error):
+                raise
+    raise AssertionError
 
 
 # Rounding errors of inputs that are multiplied by more than this leave nothing to compare.

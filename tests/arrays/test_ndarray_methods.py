@@ -382,7 +382,9 @@ def test_what_ndarray_refuses():
     with pytest.raises(ValueError, match="negative dimensions"):
         x.resize(-1)
     with pytest.raises(AttributeError, match=r"write x = x\.reshape"):
-        x.shape = (4, 3)
+        x[:, :2].shape = (-1,)
+    with pytest.raises(ValueError, match="cannot reshape"):
+        x.shape = (5,)
     with pytest.raises(TypeError, match="Cannot cast"):
         x.astype(int, casting="safe")
     with pytest.raises(TypeError, match="unhashable"):

@@ -377,3 +377,24 @@ def test_wrong_options(name: str, root: Path, capsys: pytest.CaptureFixture[str]
         script.main([str(root) if a == "ROOT" else a for a in arguments])
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_one_run_tells_that_a_program_writes_into_nothing() -> None:
+    runs = []
+
+    def reads(a: Any, b: Any) -> Any:
+        runs.append("reads")
+        return a @ b
+
+    def writes(a: Any, b: Any) -> Any:
+        runs.append("writes")
+        b += a
+        return a
+
+    data = {"a": np.ones(3), "b": np.arange(3.0)}
+    _, results, untouched = programs._first_run(reads, data)
+    assert (results, untouched, runs) == ([3.0], True, ["reads"])
+    arguments, _, untouched = programs._first_run(writes, data)
+    assert not untouched
+    np.testing.assert_array_equal(arguments["b"], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(data["b"], [0.0, 1.0, 2.0])

@@ -9,7 +9,7 @@ import pytest
 from loop_cases import CASES, RAISING
 from loop_programs import Program
 
-from adarray.loops.forms import NotCaptured
+from adarray.loops.forms import NotCaptured, Workspace
 
 
 def _program(name: str) -> Program:
@@ -46,6 +46,49 @@ def beyond_64_bits(x):
 def test_larger_integers_are_left_to_python() -> None:
     Program(beyond_64_bits, np.ones(39)).check()
     assert Program(beyond_64_bits, np.ones(40)).raises()
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def bins(x, y):
+    sums = np.zeros(5)
+    for i in range(5):
+        inside = np.logical_and(0.2 * i <= x, x < 0.2 * i + 0.2)
+        part = y[inside]
+        sums[i] = part.sum() / part.size
+    return sums
+
+
+def bins_of_what_changes(x, y):
+    sums = np.zeros(5)
+    for i in range(5):
+        inside = np.logical_and(0.2 * i <= x, x < 0.2 * i + 0.2)
+        x[i] += 0.3
+        sums[i] = y[inside].sum() + np.sum(inside)
+    return sums
+
+
+def bins_with_two_names(x, y):
+    sums = np.zeros(5)
+    for i in range(5):
+        inside = x > 0.2 * i
+        other = inside
+        other[i] = True
+        sums[i] = y[inside].sum()
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("f", "memories"), [(bins, 0), (bins_of_what_changes, 1), (bins_with_two_names, 1)]
+)
+def test_masks_take_memory_where_they_have_to(f: Any, memories: int) -> None:
+    rng = np.random.default_rng(3)
+    program = Program(f, rng.random(30), rng.random(30))
+    program.check()
+    program.check_gradients()
+    own = [s for _, s in program.kernel.sources if isinstance(s, Workspace) and s.dtype == "bool"]
+    assert len(own) == memories
 
 
 # -- what is not captured --------------------------------------------------------------------------

@@ -501,6 +501,147 @@ def left_early(z, w):
     return s / (z[0] * z[0] + w[0])
 
 
+# -- arrays that are put together, triangles, out= -------------------------------------------------
+
+
+@real
+def side_by_side(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        rows = np.vstack((x, y * i, np.outer(x[:2], y)))
+        wide = np.hstack((rows, rows[:, :2] * x[i], rows.T[:4, :1]))
+        s += np.sum(wide * wide) * 0.01 + np.sum(np.hstack([x[:i], y, x[:2]])) * y[i]
+    return s
+
+
+@real
+def along_new_axes(x, y):
+    s = 0.0
+    for i in range(4):
+        columns = np.column_stack((x, y + i, np.outer(y, x[:2])))
+        pairs = np.stack((x * i, y), axis=1)
+        last = np.stack([np.outer(x, y), np.outer(y, y)], axis=-1)
+        s += np.sum(np.concatenate((columns, pairs), axis=1) ** 2) * 0.01
+        s += np.sum(np.concatenate([pairs, pairs[:2]], axis=0)) + np.sum(last[:, i, 1] * x)
+    return s
+
+
+@real
+def triangles(x, y):
+    M, s = np.outer(x, y), 0.0
+    for i in range(5):
+        M = M * 0.5 + np.triu(M, i - 2).T - np.tril(M, -1) * x[i]
+        s += np.sum(np.triu(M @ M, 1)) + np.sum(np.tril(M[:4], k=i) * 2)
+        s += np.sum(np.diag(x * i) @ y) + np.sum(np.triu(M > 0.1)) + np.sum(np.tril(np.outer(x, y)))
+    return s * 0.1
+
+
+@real
+def into_arrays(x, y):
+    z, big, m = x.copy(), np.zeros((3, len(x))), np.zeros(len(x), bool)
+    for i in range(6):
+        np.multiply(z, 0.25, z)
+        np.add(z, x, out=z)
+        np.add(np.tanh(z[::-1], out=z), y, out=(z,))
+        np.multiply(z, i, big)
+        np.add(big[0], big[2], out=big[1])
+        np.greater(z, 0.1, m)
+        np.logical_not(m, m)
+        z[m] = z[m] * 0.5 + big[1][m]
+        np.divide(2, 4, out=z[:1])
+    return np.sum(z * x) + np.sum(big)
+
+
+@real
+def shapes_that_are_set(x, y):
+    s = 0.0
+    for i in range(4):
+        w = x * y[i]
+        w.shape = 3, 3
+        s += np.sum(w[1] * w[:, 2])
+        w.shape = -1
+        v = np.outer(w, y[:2])
+        v.shape = (2, len(x))
+        s += np.sum(v[1] * x)
+    return s
+
+
+# -- truth values that are computed where they are used --------------------------------------------
+
+
+@real
+def binned(x, y):
+    low, high = np.zeros(6), np.zeros(6)
+    for i in range(6):
+        inside = np.logical_and(x >= -1.5 + 0.5 * i, x < -1.0 + 0.5 * i)
+        chosen = y[inside]
+        low[i] = chosen.sum() + np.sum(x[~inside] ** 2) * 0.1
+        high[i] = np.sum(inside) + (y[inside] * x[inside]).sum()
+    return np.sum(low * high) + np.sum(low)
+
+
+@real
+def masks_of_what_changes(x, y):
+    z, s = x * 1.0, 0.0
+    for i in range(5):
+        above = z > 0.0
+        z[above] = z[above] * 0.5 - y[i]
+        z[i] += 0.25
+        s += np.sum(y[above]) + np.sum(above)
+        t = z[i]
+        below = y < t
+        t = t + 10.0
+        s += np.sum(x[below]) * t
+    return s + np.sum(z)
+
+
+@real
+def masks_that_are_written(x, y):
+    s = 0.0
+    for i in range(5):
+        m = x > 0.0
+        n = m
+        n[i] = not m[i]
+        k = x < y
+        np.logical_not(k, k)
+        w = x > y[i]
+        w &= y > 0.0
+        w |= x < -1.0
+        s += np.sum(y[m]) + np.sum(x[k]) * 2 + np.sum(x[n]) + np.sum(y[w] * 3)
+    return s
+
+
+def _flipped(m, y):
+    m[0] = not m[0]
+    return np.sum(y[m])
+
+
+@real
+def masks_that_a_function_writes(x, y):
+    s = 0.0
+    for i in range(5):
+        m = x > 0.1 * i
+        v = _flipped(m, y)
+        s += v * 0.5 + np.sum(y[m])
+        m = y > 0.1 * i
+        s += np.sum(x[m])
+    return s + np.sum(x[m])
+
+
+@real
+def chosen_that_change(x, y):
+    n, s = np.arange(9), 0.0
+    for i in range(5):
+        inside = x > -0.5 + 0.1 * i
+        a = y[inside]
+        a *= 2.0
+        a -= x[inside]
+        k = n[inside]
+        k *= 2
+        s += np.sum(a) + np.sum(k) * 0.1 + np.max(n)
+    return s
+
+
 # -- what is not captured --------------------------------------------------------------------------
 
 
@@ -595,6 +736,68 @@ def array_of_a_generator(x, y):
     return s
 
 
+def shape_of_two_names(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        w = x * y[i]
+        v = w
+        w.shape = 3, 3
+        s += v.ndim * np.sum(w[1])
+    return s
+
+
+def chosen_that_have_two_names(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        a = y[x > 0.0]
+        b = a
+        a *= 2.0
+        s += np.sum(b) * x[i]
+    return s
+
+
+def mask_of_chosen_elements(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        part = y[x > -50.0]
+        s += np.sum(y[part > 0.0]) * x[i]
+        if i == 8:
+            s += np.sum(y[part[1:] > 0.0])
+    return s
+
+
+def integers_that_become_floats(x, y):
+    n, s = np.arange(9), 0.0
+    for i in range(len(x)):
+        k = n[x > 0.0]
+        try:
+            k *= 0.5
+        except TypeError:
+            s += x[i]
+        s += np.sum(k)
+    return s
+
+
+def integers_into_floats(x, y):
+    n = np.zeros(3, np.int64)
+    for i in range(len(x)):
+        try:
+            np.add(x[:3], 1, out=n)
+        except TypeError:
+            n[0] += i
+    return np.sum(n) * x[0]
+
+
+def sides_that_do_not_fit(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        try:
+            s += np.sum(np.concatenate((np.outer(x, y), y[None, :3])))
+        except ValueError:
+            s += x[i]
+    return s
+
+
 UNROLLED: dict[Function, str] = {
     two_names: "the attribute 'append' of an object of list",
     array_with_a_name: "an array that has a name is appended to a list",
@@ -606,5 +809,11 @@ UNROLLED: dict[Function, str] = {
     bound_in_a_comprehension: "a name is bound, or a function made, in a comprehension",
     extended_by_itself: "a list is extended by what is computed from it",
     default_that_is_not_needed: "it raises an error",
+    shape_of_two_names: "the shape of an array is set that may have other names",
+    chosen_that_have_two_names: "chosen elements change that may have another name",
+    mask_of_chosen_elements: "a mask of chosen elements",
+    integers_that_become_floats: "multiply in place gives float64, and the array has int64",
+    integers_into_floats: "add in place gives float64, and the array has int64",
+    sides_that_do_not_fit: "np.concatenate of arrays of several shapes",
     array_of_a_generator: "this where a number or an array is expected",
 }

@@ -157,6 +157,8 @@ class LoopProgram:
             f"s = 0.25 * s + 0.25 * (w := {value}) * w",
             f"a, b = divmod({self._pick('k + 5', *indices)}, 3)\nt = t + 0.1 * a - 0.1 * b",
             *self._comprehensions(indices),
+            *self._masks(indices, value), *self._masks(indices, value),
+            *(self._of_arrays(i, value) for _ in range(10)),
             "if len(out) > 2:\n    s = 0.5 * s + 0.1 * out[-1] * out[0]",
         ]  # fmt: skip
         return [pad + line for line in self._random.choice(texts).split("\n")]
@@ -183,6 +185,54 @@ class LoopProgram:
             f"out.extend([v * 0.5 for v in {over} if {test}])",
             f"out += [{value} for e in range({j})]",
             f"B[0] = B[0] * 0.5 + 0.1 * sum(A[e] for e in range({j}))",
+        ]  # fmt: skip
+
+    def _of_arrays(self, i: str, value: str) -> str:
+        """Return a statement that puts arrays together, or works on matrices and whole vectors."""
+        k, w = self._pick("0", "1", "-1", "k % 3", "n - 1"), self._pick("x", "y", "z")
+        axis = self._pick("0", "1", "-1")
+        return self._pick(
+            f"B = np.triu(B, {k}) + 0.1 * A", f"B -= 0.5 * B + np.tril(A * {w}[0], k={k})",
+            "z[:] = np.hstack((z[1:], z[:1])) * 0.5",
+            f"B[:] = np.hstack((B[:, 1:], {w}[:, None])) * 0.5",
+            "B = np.vstack((A[:1], B[:-1])) * 0.5", "B[:] = np.vstack((B[1:], np.ones(m)))",
+            f"B[:] = np.concatenate((A[:, :1] * {w}[:, None], B[:, 1:] * 0.5), axis=1)",
+            f"s = 0.5 * s + 0.01 * np.sum(np.stack((x, {w}, y * 2), axis={axis})[1])",
+            f"t = 0.5 * t + 0.01 * np.sum(np.column_stack(({w}, B, x))[{i}])",
+            f"z[:] = 0.1 * (B @ A.T[:, {i}])", "B[:] = 0.1 * np.dot(np.outer(x, y), B)",
+            f"t = 0.1 * t + 0.01 * ({w} @ np.tril(np.outer(y, z)) @ x)", "B = 0.5 * (B - A.T.T)",
+            f"s = 0.5 * s + 0.01 * np.sum(np.diag({w}) @ B)", "np.multiply(z, 0.5, z)",
+            f"np.add(z, 0.1 * {w}, out=z)", f"np.maximum(z, {w}, out=z[::-1])",
+            f"np.add(np.sin({w}), {value}, out=B[:, 0])",
+            f"w = {w} * t; w.shape = (n, 1); B += 0.1 * w",
+            f"w = np.outer({w}, x); w.shape = -1; s = 0.5 * s + 0.01 * np.sum(w * w)",
+            f"z[:] = np.where({w} > {value}, z * 0.5, x)",
+            f"B[:] = np.where(A > s, {w}[:, None], 0.5 * B)",
+        )  # fmt: skip
+
+    def _masks(self, indices: list[str], value: str) -> list[str]:
+        """Return statements with masks, some of which wait, or change, or have two names."""
+        a, b, i = self._pick("x", "y", "z"), self._pick("x", "y", "z"), self._index(indices)
+        mask = self._pick(
+            f"{a} > 0.0", f"{a} < {value}", f"np.logical_and({a} > -0.5, {b} < t)", f"{a} > {b}",
+            f"({a} > -0.5) & ({b} < 1.0)", f"~({a} * 2 > {b})",
+        )  # fmt: skip
+        total = self._pick("np.sum(w[mask])", "w[mask].sum()", "np.sum(w[mask] ** 2)")
+        total = total.replace("w", self._pick("x", "y", "z"))
+        first = f"mask = {mask}\n"
+        return [
+            f"z[{mask}] = {value}", "z[z > 0.3] = z[z > 0.3] * 0.5", f"z[{mask}] *= 0.5",
+            f"{first}z[mask] += 0.1 * x[mask]\ns = 0.5 * s + 0.1 * {total}",
+            f"{first}part = {b}[mask]\npart *= 0.5\nt = 0.5 * t + 0.1 * part.sum()",
+            f"{first}part = {b}[mask] * 2\npart -= x[mask]\ns += 0.01 * np.sum(part)",
+            f"{first}z[{i}] = {value}\ns = 0.5 * s + 0.1 * {total} + 0.01 * np.sum(mask)",
+            f"{first}other = mask\nother[{i}] = True\nt = 0.5 * t + 0.1 * {total}",
+            f"{first}np.logical_not(mask, mask)\nt = 0.5 * t + 0.1 * {total}",
+            f"{first}mask &= x > {value}\nmask |= y > 0.5\nk += np.sum(mask) % 2",
+            f"{first}t = t + 0.1\nif np.any(mask):\n    s = 0.5 * s + 0.1 * {total}",
+            f"{first}B[mask[{i}] * 0, 0] = 0.5 * s\ns = 0.5 * s + 0.1 * {total}",
+            f"{first}part = x[mask]\nother = part\npart *= 0.5\nt = 0.5 * t + 0.1 * np.sum(other)",
+            f"B[A > {value}] *= 0.5", "B[B > A] = A[B > A] * 0.5",
         ]  # fmt: skip
 
     def _index(self, indices: list[str]) -> str:
@@ -257,8 +307,10 @@ class LoopProgram:
                 f"B[:, 0] = 0.5 * B[:, -1] + {value}", f"z[{i}:] *= 0.5", "z[1:] = z[:-1] + x[1:]",
                 f"B[{i}] = {row}.copy()", "z = z * 0.5",
             )  # fmt: skip
-        if kind < 0.86:
+        if kind < 0.84:
             return f"out.append({value})"
+        if kind < 0.86:
+            return self._of_arrays(i, value)
         if kind < 0.88:
             return self._pick("k += 1", "k = k + 2", "k = 1", f"k += round({value}) % 3")
         if kind < 0.91:

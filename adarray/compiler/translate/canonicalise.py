@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -61,7 +61,23 @@ def canonicalise(
     -------
     Program
     """
-    return Canonicaliser(inputs, strides or {}, constants or {}).run(events, outputs)
+    calls = list(events)
+    # A path has the constants of all its segments, whose arrays are copied.
+    used = set(_symbols([*[(c.args, c.params) for c in calls], *outputs]))
+    mentioned = {s: x for s, x in (constants or {}).items() if s in used}
+    return Canonicaliser(inputs, strides or {}, mentioned).run(calls, outputs)
+
+
+def _symbols(x: object) -> Iterator[Symbol]:
+    """Yield the symbols in an argument, wherever `Canonicaliser.read` looks for them."""
+    if type(x) is Symbol:
+        yield x
+    elif isinstance(x, slice):
+        yield from _symbols((x.start, x.stop, x.step))
+    elif isinstance(x, (tuple, list, dict)):
+        for item in x.values() if isinstance(x, dict) else x:
+            if type(item) not in _PLAIN:
+                yield from _symbols(item)
 
 
 class Canonicaliser:

@@ -70,7 +70,7 @@ class Calls:
         self.elements = lowering.elements
         self.views = lowering.views
         self.reductions = lowering.reductions
-        arrays = ArrayCalls(self)
+        self.arrays = arrays = ArrayCalls(self)
         self.python = PythonCalls(self)
         self.stacking = StackingCalls(self)
         self._methods: dict[str, Handler] = {
@@ -128,13 +128,40 @@ class Calls:
         if f in self._functions:
             return self._functions[f]
         if isinstance(f, np.ufunc) and f.signature is None and f.nout == 1:
-            return lambda *xs: self.elements.ufunc(f, *map(self.numeric, xs))
+            return self._of_ufunc(f)
         if f in _MATH:
             return lambda *xs: self._math(f, *map(self.low.expressions.as_number, xs))
         if isinstance(f, type) and issubclass(f, np.generic) and np.dtype(f).name in DTYPES:
             dtype = np.dtype(f).name
             return lambda x: self.elements.cast(self.low.expressions.as_number(x), dtype)
         return None
+
+    def _of_ufunc(self, f: np.ufunc) -> Handler:
+        """Return what calls a ufunc, with ``out`` or without."""
+
+        def call(*xs: Value, out: Value | None = None) -> Value:
+            inputs, rest = xs[: f.nin], xs[f.nin :]
+            if len(inputs) < f.nin or len(rest) > 1 or (rest and out is not None):
+                raise self.state.refusal(f"{f.__name__} with such arguments")
+            out = rest[0] if rest else out
+            if isinstance(out, Items) and len(out.items) == 1:
+                (out,) = out.items
+            result = self.elements.ufunc(f, *map(self.numeric, inputs))
+            if out is None or (isinstance(out, Known) and out.value is None):
+                return result
+            return self._into(f.__name__, result, out)
+
+        return call
+
+    def _into(self, name: str, result: Array | Scalar, out: Value) -> View:
+        """Store what a ufunc computes in its argument ``out``."""
+        if not isinstance(out, View):
+            raise self.state.refusal(f"{name} into what is no array")
+        if len(self.elements.shape(result)) > len(out.shape):
+            raise self.state.refusal(f"{name} into an array of another shape")
+        self.low.statements.check_cast(name, out.dtype, result)
+        self.low.statements.store(out, result)
+        return out
 
     def _handled(
         self, name: str, handler: Handler, args: tuple[Value, ...], keywords: dict[str, Value]

@@ -29,6 +29,23 @@ from adarray.loops.lower.values import (
 )
 from adarray.loops.lower.views import Indexing
 
+# Functions whose names are in the keys of truth values that are computed again for each use.
+_COMPARING = frozenset((
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
+    "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "invert", "add", "subtract", "multiply", "negative",
+))  # fmt: skip
+_CHEAP = 8
+
+
+def _cost(key: Hashable) -> int:
+    """Return how many functions there are in a key; many, if one takes more than a comparison."""
+    if not isinstance(key, tuple) or not key:
+        return _CHEAP + 1
+    if isinstance(key[0], Number) or (isinstance(key[0], View) and key[0].dtype not in COMPLEX):
+        return 0
+    return 1 + sum(map(_cost, key[2:])) if key[0] in _COMPARING else _CHEAP + 1
+
 
 class Elements:
     """Arrays from arrays, without memory of their own."""
@@ -257,6 +274,30 @@ class Elements:
             one = self.number(value)
             return one if isinstance(one, (Number, Complex)) else self.materialised(value, name)
         return self.state.named(name, value) if isinstance(value, Number) else value
+
+    def waits(self, value: Array) -> bool:
+        """Whether truth values may be computed wherever they are used, and noted as such.
+
+        They take a few comparisons of arrays that nothing writes, which costs less than memory for
+        them: the adjoint of a loop would have to tape that.
+        """
+        state = self.state
+        if not state.postpones or not isinstance(value, Lazy) or value.heavy:
+            return False
+        if value.dtype != "bool" or _cost(value.key) > _CHEAP:
+            return False
+        return self.keeps(value)
+
+    def keeps(self, value: Array) -> bool:
+        """Whether nothing writes what an array is computed from, which is assumed from now on."""
+        state = self.state
+        callers = {b.name for b in state.buffers.values()} - state.changing
+        names = {v.buffer.name for views in self.reads(value) for v in views}
+        if not state.postpones or not names <= callers:
+            return False
+        state.steady |= names
+        state.postponed = True
+        return True
 
     def part(self, value: Array, real: bool) -> Lazy:
         """Return the real or the imaginary parts of complex numbers."""

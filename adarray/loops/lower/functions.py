@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from adarray.compiler.ir.loopir import Const
 from adarray.loops.forms import Known
 from adarray.loops.lower import names
@@ -36,6 +38,8 @@ class Scope:
         Names of its own that are read by others.
     lists : set of str
         Names of lists that it changes.
+    contained : frozenset of str
+        Names whose objects have no other name.
     """
 
     def __init__(
@@ -51,6 +55,18 @@ class Scope:
         self.live = live
         self.loads = names.loaded(tree)
         self.lists = names.changed_lists(tree)
+        self.contained = names.contained(tree) - live
+        if any(self._is_no_numpy(n) for n in ("np", "numpy")):
+            self.contained = frozenset()
+
+    def _is_no_numpy(self, name: str) -> bool:
+        """Whether a name by which NumPy goes stands for something else."""
+        if name in self.own:
+            return True
+        try:
+            return self.resolve(name) is not np
+        except NameError:
+            return False
 
 
 class Functions:

@@ -442,16 +442,19 @@ def lower(
 
     own = frozenset(names.uses([loop]).bound) | frozenset(variables)
     changing: frozenset[str] = frozenset()
-    tagged = False
+    tagged, postpones = False, True
     while True:
-        state = State(loop.lineno, contents=widened, changing=changing, tagged=tagged)
+        state = State(
+            loop.lineno, contents=widened, changing=changing, tagged=tagged, postpones=postpones
+        )
         lowering = LoopLowering(state, Scope(loop, own, resolve, wanted), variables)
         try:
             lowering.read(loop, iterable)
         except NotCaptured:
-            if tagged or not state.ambiguous:
+            if not state.postponed and (tagged or not state.ambiguous):
                 raise
-            tagged = True
+            tagged |= not state.postponed
+            postpones &= not state.postponed
             continue
         wrong = state.steady & state.written - changing
         several = not tagged and lowering.is_of_several_kinds(wanted)

@@ -15,6 +15,8 @@ from adarray.loops.lower.values import Array, Complex, Lazy, Number, Scalar, Val
 if TYPE_CHECKING:
     from adarray.loops.lower.elements import Elements
 
+CHOSEN = "chosen"  # begins the key of elements that a mask chooses of memory
+
 
 class Masks:
     """Arrays of chosen elements."""
@@ -28,6 +30,8 @@ class Masks:
         item = items[0]
         if not isinstance(item, (View, Lazy)) or item.dtype != "bool" or not item.shape:
             return None
+        if isinstance(item, Lazy) and item.mask is not None:
+            raise self.state.refusal("a mask of chosen elements")
         pairs = list(zip(item.shape, view.shape, strict=False))
         same = len(item.shape) == len(view.shape) and len(items) == 1
         if not same or not all(self.elements.views.same(a, b) for a, b in pairs):
@@ -44,9 +48,11 @@ class Masks:
 
         pointwise, others = self.elements.reads(array)
         views, more = self.elements.reads(mask)
+        key = (CHOSEN, array, mask) if isinstance(array, View) else ()
         return Lazy(
-            array.dtype, array.shape, element, (*pointwise, *views), (*others, *more), mask=mask
-        )
+            array.dtype, array.shape, element, (*pointwise, *views), (*others, *more), key=key,
+            mask=mask,
+        )  # fmt: skip
 
     def _if(self, mask: Array, indices: Sequence[Number], write: Callable[[], None]) -> None:
         """Write what is done if an element is chosen."""
@@ -56,12 +62,21 @@ class Masks:
         self.state.branch(test.expr, body)
 
     def settled(self, value: Lazy, name: str) -> Lazy:
-        """Return chosen elements that are computed once."""
+        """Return chosen elements that are computed once, unless they only have to be read."""
         assert value.mask is not None
-        mask = self.elements.materialised(value.mask, "mask")
+        waits = self._waits(value.mask)
+        if waits and value.key[:1] == (CHOSEN,) and self.elements.keeps(value):
+            return value
+        mask = value.mask if waits else self.elements.materialised(value.mask, "mask")
         memory = self.state.workspace(name, value.dtype, value.shape)
         self._store(memory, mask, value)
         return self.chosen(memory, mask)
+
+    def _waits(self, mask: Array) -> bool:
+        """Whether a mask is the same when it is used, without a copy."""
+        if isinstance(mask, View):
+            return self.elements.keeps(mask)
+        return self.elements.waits(mask)
 
     def _store(self, target: View, mask: Array, value: Array | Scalar) -> None:
         with self.elements.nest(target.shape) as indices:

@@ -66,6 +66,49 @@ def loaded(node: ast.AST) -> Counter[str]:
     return names
 
 
+# NumPy's functions, and methods, that neither keep an array nor give a view of it.
+_READING = frozenset((
+    "sum", "mean", "prod", "min", "max", "any", "all", "where", "count_nonzero", "logical_and",
+    "logical_or", "logical_not", "logical_xor", "abs", "sqrt", "exp", "log", "dot",
+))  # fmt: skip
+
+
+def contained(tree: ast.AST) -> frozenset[str]:
+    """Return the names of a function or loop that surely nothing else gets the object of.
+
+    They stand in operators and comparisons, in indices, and in calls such as ``np.sum(a)`` and
+    ``a.sum()``; what ``np`` is must be looked at. Nothing is written through them by an index.
+    """
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    names, others = set[str](), set[str]()
+    for n in parents:
+        if isinstance(n, ast.Name):
+            names.add(n.id)
+            if isinstance(n.ctx, ast.Load) and not _is_only_read(n, parents):
+                others.add(n.id)
+        elif isinstance(n, ast.arg):  # which the caller has, too
+            others.add(n.arg)
+    return frozenset(names - others)
+
+
+def _is_only_read(n: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
+    user = parents[n]
+    if isinstance(user, ast.Subscript):
+        return n is user.slice
+    if isinstance(user, ast.Attribute):
+        call = parents[user]
+        return isinstance(call, ast.Call) and call.func is user and user.attr in _READING
+    if isinstance(user, ast.Call):
+        function = user.func
+        return (
+            isinstance(function, ast.Attribute)
+            and isinstance(function.value, ast.Name)
+            and function.value.id in ("np", "numpy")
+            and function.attr in _READING
+        )
+    return isinstance(user, (ast.BinOp, ast.UnaryOp, ast.Compare))
+
+
 def uses(body: Iterable[ast.stmt]) -> Uses:
     """Return the names of statements that follow each other."""
     result = Uses()

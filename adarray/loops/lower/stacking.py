@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adarray.kernels import build
+from adarray.loops.forms import Known
 from adarray.loops.lower.intervals import Affine
-from adarray.loops.lower.kinds import common
+from adarray.loops.lower.kinds import COMPLEX, common
 from adarray.loops.lower.values import (
     Array,
     Complex,
@@ -45,6 +46,8 @@ class StackingCalls:
         self.functions: dict[Any, Callable[..., Value]] = {
             np.array: self.array, np.stack: self.stack, np.vstack: self.vstack,
             np.concatenate: self.concatenate, np.hstack: self.hstack, np.eye: self.eye,
+            np.column_stack: self.column_stack, np.triu: self.triu, np.tril: self.tril,
+            np.diag: self.diag,
             np.identity: self.eye, np.trace: self.trace, np.cumsum: self.cumsum,
             np.argmax: self.argmax, np.argmin: self.argmin, np.cross: self.cross,
             np.ndindex: self.ndindex, itertools.product: self.product,
@@ -95,66 +98,149 @@ class StackingCalls:
             return array
         return self.elements.number(self.calls.numeric(value))
 
-    def _stacked(self, items: list[Array | Scalar], dtype: str) -> View:
-        """Return an array with the items along a new first axis."""
+    def _stacked(self, items: list[Array | Scalar], dtype: str, axis: int = 0) -> View:
+        """Return an array with the items along a new axis."""
         shapes = [self.elements.shape(v) for v in items]
         first = shapes[0] if shapes else ()
         for shape in shapes[1:]:
             if len(shape) != len(first) or not all(map(self.views.same, shape, first)):
                 raise self.state.refusal("a list of items of several shapes")
-        result = self.state.workspace("own", dtype, (integer(len(items)), *first))
+        shape = (*first[:axis], integer(len(items)), *first[axis:])
+        result = self.state.workspace("own", dtype, shape)
         for k, value in enumerate(items):
-            self.elements.store(self.views.item(result, (integer(k),)), value)
+            place = self.views.item(result, (*[_ALL] * axis, integer(k)))
+            self.elements.store(place, value)
         return result
 
+    def _arrays(self, x: Value) -> list[Array]:
+        """Return the arrays of a list that is not empty."""
+        if not isinstance(x, Items) or not x.items:
+            raise self.state.refusal("arrays put together that are in no list")
+        items = [self._item(v) for v in x.items]
+        arrays = [self.elements.materialised(v) if isinstance(v, Lazy) and v.heavy else v
+                  for v in items if isinstance(v, (View, Lazy))]  # fmt: skip
+        if len(arrays) < len(items) or self.elements.mask_of(*arrays) is not None:
+            raise self.state.refusal("numbers or chosen elements where arrays are expected")
+        return arrays
+
     def stack(self, x: Value, axis: Value | None = None) -> Value:
-        """Return arrays along a new first axis."""
-        if axis is not None and self.calls.axis(axis) != 0:
-            raise self.state.refusal("np.stack along another axis than the first")
-        if isinstance(x, Growing):
+        """Return arrays along a new axis."""
+        at = 0 if axis is None else self.calls.axis(axis)
+        if at == 0 and isinstance(x, Growing):
             count = self.low.lists.count(x)
             self.state.fail_if(build.call("less", "bool", count.expr, build.index(1)))
-        elif not isinstance(x, Items):
-            raise self.state.refusal("np.stack of what is no list")
-        return self.array(x)
+            return self.array(x)
+        arrays = self._arrays(x)
+        count = len(arrays[0].shape) + 1
+        dtype = common(v.dtype for v in arrays)
+        if not isinstance(at, int) or not -count <= at < count or dtype is None:
+            raise self.state.refusal("np.stack of such arrays")
+        return self._stacked(list(arrays), dtype, at % count)
+
+    def _with_axes(self, array: Array, count: int, behind: bool = False) -> Array:
+        """Return an array with at least `count` axes: new ones of extent 1."""
+        new = [Known(None)] * (count - len(array.shape))
+        if not new:
+            return array
+        view = array if isinstance(array, View) else self.elements.materialised(array)
+        own = [_ALL] * len(view.axes)
+        return self.views.item(view, [*own, *new] if behind else [*new, *own])
 
     def vstack(self, x: Value) -> Value:
-        """Return arrays of one axis as rows."""
-        if not isinstance(x, Items) or any(len(self.calls.array(v).shape) != 1 for v in x.items):
-            raise self.state.refusal("np.vstack of other than arrays of one axis")
-        return self.array(x)
+        """Return arrays one below the other; those of one axis are rows."""
+        return self._concatenated([self._with_axes(v, 2) for v in self._arrays(x)], 0)
 
     def hstack(self, x: Value) -> Value:
-        """Return arrays of one axis one behind the other."""
-        if not isinstance(x, Items) or any(len(self.calls.array(v).shape) != 1 for v in x.items):
-            raise self.state.refusal("np.hstack of other than arrays of one axis")
-        return self.concatenate(x)
+        """Return arrays side by side; those of one axis one behind the other."""
+        arrays = self._arrays(x)
+        return self._concatenated(arrays, 0 if len(arrays[0].shape) == 1 else 1)
+
+    def column_stack(self, x: Value) -> Value:
+        """Return arrays side by side; those of one axis are columns."""
+        return self._concatenated([self._with_axes(v, 2, True) for v in self._arrays(x)], 1)
 
     def concatenate(self, x: Value, axis: Value | None = None) -> Value:
         """Return arrays one behind the other."""
-        if not isinstance(x, Items) or not x.items:
-            raise self.state.refusal("np.concatenate of what is no list")
-        items = [self.calls.array(v) for v in x.items]
         at = 0 if axis is None else self.calls.axis(axis)
-        count = len(items[0].shape)
-        if not isinstance(at, int) or not -count <= at < count:
+        if not isinstance(at, int):
+            raise self.state.refusal("np.concatenate of arrays that are flattened")
+        return self._concatenated(self._arrays(x), at)
+
+    def _concatenated(self, arrays: list[Array], at: int) -> View:
+        count = len(arrays[0].shape)
+        if not -count <= at < count:
             raise self.state.refusal("np.concatenate along an axis that the arrays do not have")
         at %= count
-        dtype = common(v.dtype for v in items)
-        if dtype is None or any(len(v.shape) != count for v in items):
+        dtype = common(v.dtype for v in arrays)
+        if dtype is None or any(len(v.shape) != count for v in arrays):
             raise self.state.refusal("np.concatenate of such arrays")
         total = integer(0)
-        for v in items:
+        for v in arrays:
+            self._check_sides(v.shape, arrays[0].shape, at)
             total = self.low.numbers.plus(total, v.shape[at])
-        shape = list(items[0].shape)
+        shape = list(arrays[0].shape)
         shape[at] = self.state.named("extent", total)
         result = self.state.workspace("own", dtype, tuple(shape))
         start = integer(0)
-        for v in items:
+        for v in arrays:
             stop = self.low.numbers.plus(start, v.shape[at])
             place = self.views.item(result, [*[_ALL] * at, Part(start, stop, None)])
             self.elements.store(place, v)
             start = stop
+        return result
+
+    def _check_sides(self, a: Sequence[Number], b: Sequence[Number], at: int) -> None:
+        """Refuse shapes that may differ along other axes than one: nothing is broadcast."""
+        for k, (m, n) in enumerate(zip(a, b, strict=True)):
+            if k != at and not self.views.same(m, n):
+                raise self.state.refusal("np.concatenate of arrays of several shapes")
+
+    # -- matrices ----------------------------------------------------------------------------------
+
+    def _triangle(self, x: Value, k: Value | None, name: str) -> Value:
+        """Return a matrix with zeros where a column minus a row does not compare with `k`."""
+        value = self.calls.array(x)
+        if len(value.shape) < 2 or self.elements.mask_of(value) is not None:
+            raise self.state.refusal("a triangle of an array that is no matrix")
+        by = integer(0) if k is None else self.low.expressions.integer(k)
+        if value.dtype in COMPLEX:
+            raise self.state.refusal("a triangle of a complex matrix")
+        diagonal = self.state.named("diagonal", by).expr
+        zero = build.const(0, value.dtype)
+        if isinstance(value, Lazy) and value.heavy:
+            value = self.elements.materialised(value)
+        source = value
+
+        def element(indices: tuple[Number, ...]) -> Number:
+            row, column = indices[-2:]
+            test = build.compare(name, column.expr, build.add(row.expr, diagonal))
+            # Also outside of the triangle, where NumPy reads it, too: no branch is needed.
+            x = self.elements.element(source, indices)
+            return number_of(build.where(test, x.expr, zero), value.dtype)
+
+        return Lazy(value.dtype, value.shape, element, *self.elements.reads(value))
+
+    def triu(self, m: Value, k: Value | None = None) -> Value:
+        """Return the upper triangle of a matrix."""
+        return self._triangle(m, k, "greater_equal")
+
+    def tril(self, m: Value, k: Value | None = None) -> Value:
+        """Return the lower triangle of a matrix."""
+        return self._triangle(m, k, "less_equal")
+
+    def diag(self, v: Value) -> Value:
+        """Return the matrix that has a vector as its diagonal."""
+        value = self.calls.array(v)
+        if len(value.shape) != 1 or value.dtype in COMPLEX:
+            raise self.state.refusal("np.diag of other than real arrays of one axis")
+        view = self.calls.arrays.view(value)
+        extent = value.shape[0]
+        result = self.state.workspace("own", value.dtype, (extent, extent))
+        self.elements.store(result, number_of(build.const(0, value.dtype), value.dtype))
+        with self.elements.nest((extent,)) as (k,):
+            x = self.elements.element(view, (k,))
+            at = self.views.address(result, (k, k)).expr
+            self.state.store(result.buffer, at, x.expr)
         return result
 
     def eye(self, n: Value, dtype: Value | None = None) -> Value:

@@ -53,9 +53,13 @@ class State:
     contents_of : dict
         Those that the text relies on, by the name of the memory.
     steady : set of str
-        Memories of integers of which it is assumed that nothing writes them.
+        Memories of which it is assumed that nothing writes them.
     changing : frozenset of str
         Those of which that is not assumed.
+    postpones : bool
+        Whether names may stand for arrays that are computed where they are used.
+    postponed : bool
+        Whether a name does.
     tagged : bool
         Whether the kernel finds out which of its kinds a number has.
     ambiguous : bool
@@ -74,6 +78,8 @@ class State:
     contents_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     steady: set[str] = field(default_factory=set)
     changing: frozenset[str] = frozenset()
+    postpones: bool = True
+    postponed: bool = False
     tagged: bool = False
     ambiguous: bool = False
 

@@ -286,7 +286,9 @@ class Statements:
         """Assign a value to a target."""
         self.state.line = getattr(target, "lineno", self.state.line)
         if isinstance(target, ast.Name):
-            self.low.bind(target.id, self._at_home(target.id, value))
+            if not self._waits(target.id, value):
+                value = self._at_home(target.id, value)
+            self.low.bind(target.id, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for t, v in zip(target.elts, self._parts(value, len(target.elts)), strict=True):
                 self.bind(t, v)
@@ -297,8 +299,23 @@ class Statements:
             else:
                 self.check_write(place.view)
                 place.store(self.low.expressions.numeric(value))
+        elif isinstance(target, ast.Attribute) and target.attr == "shape":
+            self._reshape(target.value, value)
         else:
             raise self.state.refusal("an assignment to such a target")
+
+    def _reshape(self, node: ast.expr, shape: Value) -> None:
+        """Give an array another shape; it is the loop's own, and nothing else has its memory."""
+        view = self.low.lookup(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name) or not isinstance(view, View):
+            raise self.state.refusal("the shape of what is no array with a name is set")
+        name = view.buffer.name
+        scopes = [self.low.names, *(names_ for names_, _ in self.low.functions.callers)]
+        holders = [n for names_ in scopes for n, v in names_.items() if name in memories(v)]
+        own = all(b.name != name for b in self.state.buffers.values())
+        if not own or holders != [node.id] or not self.low.views.is_whole(view):
+            raise self.state.refusal("the shape of an array is set that may have other names")
+        self.low.names[node.id] = self.low.calls.arrays.reshape(view, shape)
 
     def settled(self, value: Value, name: str) -> Value:
         """Return a value as a name stands for it."""
@@ -311,6 +328,14 @@ class Statements:
         if isinstance(value, Growing):
             raise self.state.refusal("a list that has two names")
         return self.low.elements.settled(value, name)
+
+    def _waits(self, name: str, value: Value) -> bool:
+        """Whether a name may stand for truth values that are computed where they are used."""
+        if not isinstance(value, Lazy) or value.mask is not None or not value.shape:
+            return False
+        if (self.low.functions.depth, name) in self.low.homes:
+            return False
+        return name in self.low.scope.contained and self.low.elements.waits(value)
 
     def _at_home(self, name: str, value: Value) -> Value:
         """Return what a name stands for: an array that a loop passes on, where that lies.
@@ -376,6 +401,8 @@ class Statements:
                 self._add_to_list(s, old)
                 return
             view = old if isinstance(old, View) else None
+            if isinstance(old, Lazy) and s.target.id not in self.low.scope.contained:
+                raise self.state.refusal("chosen elements change that may have another name")
         elif isinstance(s.target, ast.Subscript):
             place = self._place(s.target)
             if not isinstance(place, View):
@@ -393,11 +420,23 @@ class Statements:
         result = self.low.expressions.operator(s.op, old, value)
         if view is None:
             assert isinstance(s.target, ast.Name)
+            if isinstance(old, Lazy):
+                result = self._converted(BINARY.get(type(s.op), "matmul"), result, old)
             self.low.bind(s.target.id, self.settled(result, s.target.id))
             return
         if view.axes or isinstance(s.target, ast.Name):
-            self._check_cast(s.op, view.dtype, result)
+            self.check_cast(BINARY.get(type(s.op), "matmul"), view.dtype, result)
         self.store(view, result)
+
+    def _converted(self, name: str, result: Value, old: Lazy) -> Value:
+        """Return what an operator in place leaves in an array that is no memory here."""
+        self.check_cast(name, old.dtype, result)
+        value = self.low.elements.cast(self.low.expressions.numeric(result), old.dtype)
+        shape = self.low.elements.shape(value)
+        pairs = zip(shape, old.shape, strict=False)
+        if len(shape) != len(old.shape) or not all(self.low.views.same(a, b) for a, b in pairs):
+            raise self.state.refusal("an operator in place of an array of another shape")
+        return value
 
     def _add_to_list(self, s: ast.AugAssign, x: Growing) -> None:
         comprehension = isinstance(s.value, (ast.ListComp, ast.GeneratorExp))
@@ -422,16 +461,15 @@ class Statements:
         if self.low.stores != before:
             raise self.state.refusal("a call that writes arrays inside of an expression")
         result = self.low.expressions.operator(s.op, old, value)
-        self._check_cast(s.op, place.view.dtype, result)
+        self.check_cast(BINARY.get(type(s.op), "matmul"), place.view.dtype, result)
         self.check_write(place.view)
         place.store(self.low.expressions.numeric(result))
 
-    def _check_cast(self, op: ast.operator, dtype: str, result: Value) -> None:
+    def check_cast(self, name: str, dtype: str, result: Value) -> None:
         """Refuse operators in place whose result NumPy does not convert back."""
         kinds = self.low.elements.kinds(self.low.expressions.numeric(result))
         for kind in kinds:
             if not np.can_cast(np.dtype(stored(frozenset((kind,)))), dtype, "same_kind"):
-                name = BINARY.get(type(op), "matmul")
                 raise self.state.refusal(f"{name} in place gives {kind}, and the array has {dtype}")
 
     # -- branches ----------------------------------------------------------------------------------

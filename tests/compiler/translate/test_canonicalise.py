@@ -9,6 +9,7 @@ from recorded import agrees, close, recorded
 import adarray
 from adarray.base.op import OPS
 from adarray.base.recording import Call, Symbol, as_number
+from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.primitives import Matmul, PythonCall, mnemonic
 from adarray.compiler.scalars import catalogue
@@ -324,6 +325,25 @@ def test_plain_results():
     np.testing.assert_array_equal(got[0], [1, 1])
     assert got[1] == 3.0
     np.testing.assert_array_equal(got[2], [0, 1])
+
+
+def test_only_constants_that_are_read_become_values(monkeypatch):
+    """A path has the constants of all its segments, whose arrays would be copied for each."""
+    made = []
+    array = Builder.array
+    monkeypatch.setattr(Builder, "array", lambda b, x: made.append(x.shape) or array(b, x))
+    x, y, z = (Symbol((n,), "float64") for n in (3, 3, 6))
+    a, b, unread, d = (Symbol((n,), "float64") for n in (3, 3, 4, 5))
+    constants = {s: np.arange(s.shape[0]) + 0.5 for s in (a, b, unread, d)}
+    events = [
+        Call(None, np.multiply, (x, a), {}, (y,)),
+        Call(None, np.concatenate, ([y, b],), {"axis": 0}, (z,)),
+    ]
+    program = canonicalise(events, [x], [y, d], constants=constants)
+    assert made == [(3,), (3,), (5,)]
+    got = interpret(program, [np.ones(3)])
+    np.testing.assert_array_equal(got[0], [0.5, 1.5, 2.5])
+    np.testing.assert_array_equal(got[1], np.arange(5) + 0.5)
 
 
 SPECIAL = np.array([0, -0.0, 1, -1, 0.5, 0.3, 0.31, 30, -800, 800, np.inf, -np.inf, np.nan, 1e-30])
