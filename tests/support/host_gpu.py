@@ -73,7 +73,13 @@ class HostGpu(device.StandInEngine):
     together = False
     _functions: dict[str, Function] = {}  # noqa: RUF012  (a cache)
 
-    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:
+    def compile_source(
+        self,
+        text: str,
+        name: str,
+        shared: int = 0,
+        alone: bool = False,  # noqa: ARG002
+    ) -> Function:
         """Return a kernel of a text."""
         key = hashlib.sha256(f"{self.together} {text}".encode()).hexdigest()
         if key not in self._functions:

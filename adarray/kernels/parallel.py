@@ -1,0 +1,343 @@
+"""Loops of one thread whose iterations several threads of a processor share.
+
+A loop is shared if no iteration touches an element that another one writes. What iterations only
+add to is no obstacle: sums in variables and in few elements get a place for each part of the
+loop, and are added up in the order of the parts; where only iterations close to each other meet,
+as in adjoints of stencils, all parts leave out their last iterations, and make up for them when
+the others are through. So results depend on the number of threads, and on nothing else.
+(Allen and Kennedy, *Optimizing Compilers for Modern Architectures*, 2001, chapters 5 and 6.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from adarray.compiler.ir.loopir import (
+    Apply,
+    Assign,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Local,
+    Store,
+    Var,
+)
+from adarray.compiler.ir.threads import (
+    Comment,
+    Shared,
+    Stmt,
+    ThreadKernel,
+    While,
+    all_statements,
+    for_,
+    if_,
+    inside,
+    reads,
+    sums_of,
+)
+from adarray.kernels import build
+from adarray.kernels.nests import Access, Loop, Nests, assigned, summed
+from adarray.kernels.types import FLOATS
+
+PARALLEL = "parallel"
+LEAST_WORK = 60_000  # expressions that are evaluated in a loop that is shared: some ten microseconds
+_UNEVEN = 4  # parts for each thread where iterations are not of the same length
+_COPIED = 8  # expressions for each element of the sums that parts keep, at least
+_FIT = (Let, Local, Assign, Store, If, For, While, Comment)
+
+
+@dataclass(slots=True)
+class Shares:
+    """How a loop is shared.
+
+    Attributes
+    ----------
+    parts : int
+    chunk : int
+        Iterations of a part, but of the last ones; 0 where that is not known.
+    apart : int
+        Iterations at the end of each part that wait for all other parts; 0: none.
+    sums : dict
+        Dtypes of the variables that iterations add to, by name.
+    ranges : dict
+        The first element and the number of elements of memory that iterations add to, by name.
+    """
+
+    parts: int
+    chunk: int
+    apart: int
+    sums: dict[str, str]
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class Sharing:
+    """Finds out how the loops of a kernel may be shared.
+
+    Parameters
+    ----------
+    body : tuple of Stmt
+        Of one thread of a processor; names are declared once.
+    integers : mapping of str to int
+        Parameters that are known.
+    threads : int
+    """
+
+    def __init__(
+        self, body: tuple[Stmt, ...], integers: Mapping[str, int], threads: int
+    ) -> None:  # fmt: skip
+        self.nests = Nests(body, integers)
+        self.threads = threads
+        self.chosen: dict[int, Shares] = {}
+        self._choose(body)
+
+    def _choose(self, body: Iterable[Stmt]) -> None:
+        for s in body:
+            if isinstance(s, For):
+                loop = self.nests.loops[id(s)]
+                shares = self._shares(loop) if self._work(s) >= LEAST_WORK else None
+                if shares is not None:
+                    self.chosen[id(s)] = shares
+                    continue
+            for part in inside(s):
+                self._choose(part)
+
+    def _work(self, s: Stmt) -> float:
+        """Return about how many expressions a statement evaluates."""
+        own = 1.0 + sum(1 for _ in reads(s))
+        inner = sum(self._work(t) for part in inside(s) for t in part)
+        return own + (self.nests.loops[id(s)].trips if isinstance(s, For) else 1.0) * inner
+
+    def _shares(self, loop: Loop) -> Shares | None:
+        """Return how a loop may be shared, if it may."""
+        if not all(isinstance(s, _FIT) for s in all_statements(loop.node.body)):
+            return None
+        if loop.trips < self.threads:
+            return None
+        sums = sums_of(loop.node)
+        names = assigned(loop.node.body)
+        if not all(sums.get(n) in FLOATS for n in names):
+            return None
+        parts = self.threads * (1 if self._is_even(loop) else _UNEVEN)
+        chunk = -(-(loop.exact or 0) // parts)
+        shares = Shares(parts, chunk, 0, {n: sums[n] for n in sorted(names)})
+        return shares if self._separate(loop, shares) else None
+
+    def _is_even(self, loop: Loop) -> bool:
+        """Whether all iterations are of the same length, as far as loops inside tell."""
+        inner = [s for s in all_statements(loop.node.body) if isinstance(s, For)]
+        return all(self.nests.loops[id(s)].exact is not None for s in inner)
+
+    def _separate(self, loop: Loop, shares: Shares) -> bool:
+        """Find what keeps iterations from touching the same elements; whether there is a way."""
+        by_buffer: dict[str, list[Access]] = {}
+        for a in self.nests.inside(loop.node.body):
+            by_buffer.setdefault(a.buffer, []).append(a)
+        own = {s.name for s in all_statements(loop.node.body) if isinstance(s, Local)}
+        for buffer, accesses in by_buffer.items():
+            if buffer in own:
+                continue
+            clashes = [
+                (a, b) for a in accesses for b in accesses
+                if (a.writes or b.writes) and self.nests.meet_later(a, b, loop)
+            ]  # fmt: skip
+            if not clashes:
+                continue
+            if not all(a.sums and b.sums for a, b in clashes):
+                return False
+            distance = self._distance(loop, clashes, shares.chunk // 2)
+            if distance is not None:
+                shares.apart = max(shares.apart, distance)
+                continue
+            elements = self._range(accesses)
+            if elements is None or not all(a.sums for a in accesses):
+                return False
+            if elements[1] * shares.parts * _COPIED > self._work(loop.node):
+                return False
+            shares.ranges[buffer] = elements
+        return True
+
+    def _distance(
+        self, loop: Loop, clashes: list[tuple[Access, Access]], most: int
+    ) -> int | None:  # fmt: skip
+        """Return how far apart iterations are at most that touch the same element."""
+        distance = 1
+        while distance <= most:
+            if not any(self.nests.meet_beyond(a, b, loop, distance) for a, b in clashes):
+                return distance
+            distance *= 2
+        return None
+
+    def _range(self, accesses: list[Access]) -> tuple[int, int] | None:
+        """Return the first element that is touched, and the number of those up to the last."""
+        bounds = [self.nests.bounds(a) for a in accesses]
+        low = [b[0] for b in bounds if b[0] is not None]
+        high = [b[1] for b in bounds if b[1] is not None]
+        if len(low) < len(bounds) or len(high) < len(bounds):
+            return None
+        return min(low), max(0, max(high) - min(low) + 1)
+
+
+class _Writing:
+    """Writes loops that are shared."""
+
+    def __init__(self, sharing: Sharing, shared: tuple[Shared, ...]) -> None:
+        self.sharing = sharing
+        self.shared = [*shared]
+        self.dtypes: dict[str, str] = {}
+        self.count = 0
+
+    def block(self, body: Iterable[Stmt]) -> list[Stmt]:
+        """Return statements with loops that are shared."""
+        out: list[Stmt] = []
+        for s in body:
+            shares = self.sharing.chosen.get(id(s))
+            if isinstance(s, For) and shares is not None:
+                out += self._loop(s, shares)
+            elif isinstance(s, For):
+                out.append(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
+            elif isinstance(s, If):
+                out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
+            elif isinstance(s, While):
+                out.append(replace(s, body=tuple(self.block(s.body))))
+            else:
+                out.append(s)
+        return out
+
+    def _loop(self, s: For, shares: Shares) -> list[Stmt]:
+        self.count += 1
+        tag = f"{s.var}__p{self.count}"
+        part, phase = Var("int64", tag), Var("int64", f"{tag}_phase")
+        parts = build.index(shares.parts)
+        trips = build.call("maximum", "int64", build.subtract(s.stop, s.start), build.index(0))
+        rounded = build.add(trips, build.index(shares.parts - 1))
+        size = Let(f"{tag}_size", build.call("quotient", "int64", rounded, parts))
+        chunk = Var("int64", size.name)
+        first = build.add(s.start, build.multiply(part, chunk))
+        last = build.add(first, chunk)
+        if shares.apart:
+            wait = build.index(shares.apart)
+            first = build.add(first, build.multiply(phase, build.subtract(chunk, wait)))
+            before = build.multiply(build.subtract(build.index(1), phase), wait)
+            last = build.subtract(last, before)
+        stop = build.call("minimum", "int64", s.stop, last)
+        out: list[Stmt] = [size]
+        names: dict[str, str] = {}
+        begin: list[Stmt] = []
+        end: list[Stmt] = []
+        behind: list[Stmt] = []
+        for k, (name, dtype) in enumerate(shares.sums.items()):
+            own, places = f"{tag}_s{k}", f"{tag}_s{k}_all"
+            names[name] = own
+            self.shared.append(Shared(places, dtype, 2 * shares.parts))
+            at = build.add(part, build.multiply(phase, parts)) if shares.apart else part
+            begin.append(Local(own, dtype, None, build.const(0, dtype)))
+            end.append(Store(places, at, Var(dtype, own)))
+            many = shares.parts * (2 if shares.apart else 1)
+            behind.append(self._added(f"{own}_k", places, dtype, many, name))
+        memory: dict[str, tuple[str, Expr]] = {}
+        for k, (buffer, (low, many)) in enumerate(shares.ranges.items()):
+            own = f"{tag}_a{k}"
+            dtype = self.dtypes[buffer]
+            self.shared.append(Shared(own, dtype, shares.parts * many))
+            shift = build.subtract(build.multiply(part, build.index(many)), build.index(low))
+            memory[buffer] = own, shift
+            at = Var("int64", f"{own}_z")
+            place = build.add(build.multiply(part, build.index(many)), at)
+            clear = for_(at.name, build.index(0), build.index(many),
+                         [Store(own, place, build.const(0, dtype))])  # fmt: skip
+            if shares.apart:
+                first_phase = build.compare("equal", phase, build.index(0))
+                begin.append(if_(first_phase, [clear]))
+            else:
+                begin.append(clear)
+            behind.append(self._gathered(own, buffer, dtype, low, many, shares.parts))
+        body = renamed(s.body, names, memory)
+        loop = for_(s.var, first, stop, body, s.kind)
+        shared = for_(part.name, build.index(0), parts, [*begin, loop, *end], PARALLEL)
+        if shares.apart:
+            out.append(for_(phase.name, build.index(0), build.index(2), [shared]))
+        else:
+            out.append(shared)
+        return [*out, *behind]
+
+    def _added(self, var: str, places: str, dtype: str, many: int, name: str) -> Stmt:
+        """Return a loop that adds up the sums of all parts in a variable."""
+        at = Var("int64", var)
+        value = build.add(Var(dtype, name), Load(dtype, places, at))
+        return for_(var, build.index(0), build.index(many), [Assign(name, value)])
+
+    def _gathered(
+        self, own: str, buffer: str, dtype: str, low: int, many: int, parts: int
+    ) -> Stmt:  # fmt: skip
+        """Return loops that add what all parts have to the elements that it belongs to."""
+        p, k = Var("int64", f"{own}_p"), Var("int64", f"{own}_k")
+        place = build.add(k, build.index(low))
+        own_place = build.add(build.multiply(p, build.index(many)), k)
+        value = build.add(Load(dtype, buffer, place), Load(dtype, own, own_place))
+        adding = for_(k.name, build.index(0), build.index(many), [Store(buffer, place, value)])
+        return for_(p.name, build.index(0), build.index(parts), [adding])
+
+
+def renamed(
+    body: Iterable[Stmt], names: Mapping[str, str], memory: Mapping[str, tuple[str, Expr]]
+) -> list[Stmt]:
+    """Return statements with other variables, and other memory at shifted indices."""
+    out: list[Stmt] = []
+
+    def of(e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return Var(e.dtype, names[e.name]) if e.name in names else e
+        if isinstance(e, Load):
+            if e.buffer in memory:
+                buffer, shift = memory[e.buffer]
+                return Load(e.dtype, buffer, build.add(shift, of(e.index)))
+            return Load(e.dtype, e.buffer, of(e.index))
+        return Apply(e.dtype, e.name, tuple(map(of, e.args))) if isinstance(e, Apply) else e
+
+    for s in body:
+        if isinstance(s, Let):
+            out.append(Let(s.name, of(s.value)))
+        elif isinstance(s, Local):
+            out.append(replace(s, init=None if s.init is None else of(s.init)))
+        elif isinstance(s, Assign):
+            out.append(Assign(names.get(s.name, s.name), of(s.value)))
+        elif isinstance(s, Store):
+            buffer, shift = memory.get(s.buffer, (s.buffer, None))
+            at = of(s.index) if shift is None else build.add(shift, of(s.index))
+            out.append(Store(buffer, at, of(s.value)))
+        elif isinstance(s, If):
+            out.append(if_(of(s.condition), renamed(s.body, names, memory),
+                           renamed(s.orelse, names, memory)))  # fmt: skip
+        elif isinstance(s, For):
+            inner = renamed(s.body, names, memory)
+            out.append(for_(s.var, of(s.start), of(s.stop), inner, s.kind))
+        elif isinstance(s, While):
+            out.append(replace(s, body=tuple(renamed(s.body, names, memory))))
+        else:
+            assert isinstance(s, Comment), s
+            out.append(s)
+    return out
+
+
+def is_shared(kernel: ThreadKernel) -> bool:
+    """Whether several threads share loops of a kernel of one thread."""
+    return any(isinstance(s, For) and s.kind == PARALLEL for s in all_statements(kernel.body))
+
+
+def shared(kernel: ThreadKernel, integers: Mapping[str, int], threads: int) -> ThreadKernel:
+    """Return a kernel of one thread whose loops several threads of a processor share."""
+    body = summed(kernel.body)
+    sharing = Sharing(body, integers, threads)
+    if not sharing.chosen:
+        return kernel
+    writing = _Writing(sharing, kernel.shared)
+    writing.dtypes = {b.name: b.dtype for b in kernel.buffers}
+    writing.dtypes |= {s.name: s.dtype for s in kernel.shared}
+    for s in all_statements(body):
+        if isinstance(s, Local) and s.size is not None:
+            writing.dtypes[s.name] = s.dtype
+    return replace(kernel, body=tuple(writing.block(body)), shared=tuple(writing.shared))
+
