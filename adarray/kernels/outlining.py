@@ -145,7 +145,6 @@ class Part:
         arguments = ", ".join(["call", *["tapes_"] * taped, *read, *places])
         return f"{self.function}({arguments})"
 
-
     def shared(self, taped: bool) -> list[str]:
         """Return the lines that begin a function of which each thread runs a part."""
         tape = ["adarray_tape *const tapes_"] * taped

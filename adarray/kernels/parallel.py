@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from adarray.compiler.ir.loopir import (
     Apply,
@@ -27,6 +28,10 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.threads import (
     Comment,
+    Pop,
+    Push,
+    Recall,
+    Record,
     Shared,
     Stmt,
     ThreadKernel,
@@ -36,17 +41,17 @@ from adarray.compiler.ir.threads import (
     if_,
     inside,
     reads,
-    sums_of,
 )
 from adarray.kernels import build
+from adarray.kernels.carried import ADDED, STEADY, carried
 from adarray.kernels.nests import Access, Loop, Nests, assigned, summed
-from adarray.kernels.types import FLOATS
 
 PARALLEL = "parallel"
-LEAST_WORK = 60_000  # expressions that are evaluated in a loop that is shared: some ten microseconds
+LEAST_WORK = 60_000  # expressions that a loop evaluates: some ten microseconds
 _UNEVEN = 4  # parts for each thread where iterations are not of the same length
 _COPIED = 8  # expressions for each element of the sums that parts keep, at least
 _FIT = (Let, Local, Assign, Store, If, For, While, Comment)
+TAPE = (Push, Pop, Record, Recall)
 
 
 @dataclass(slots=True)
@@ -60,17 +65,22 @@ class Shares:
         Iterations of a part, but of the last ones; 0 where that is not known.
     apart : int
         Iterations at the end of each part that wait for all other parts; 0: none.
-    sums : dict
-        Dtypes of the variables that iterations add to, by name.
+    variables : dict
+        Variables from outside that iterations set, by name: the dtype, and what is done to them
+        (`adarray.kernels.carried`).
     ranges : dict
         The first element and the number of elements of memory that iterations add to, by name.
+    backwards : bool
+        Whether parts are those of the last iterations first, as of the loop whose tape this one
+        reads.
     """
 
     parts: int
     chunk: int
     apart: int
-    sums: dict[str, str]
+    variables: dict[str, tuple[str, str, Any]]
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    backwards: bool = False
 
 
 class Sharing:
@@ -91,18 +101,47 @@ class Sharing:
         self.nests = Nests(body, integers)
         self.threads = threads
         self.chosen: dict[int, Shares] = {}
+        self._dtypes = {
+            s.name: s.value.dtype if isinstance(s, Let) else s.dtype
+            for s in all_statements(body)
+            if isinstance(s, (Let, Local, Pop))
+        }
+        self._by_var = {s.var: s for s in all_statements(body) if isinstance(s, For)}
         self._choose(body)
 
     def _choose(self, body: Iterable[Stmt]) -> None:
         for s in body:
-            if isinstance(s, For):
-                loop = self.nests.loops[id(s)]
-                shares = self._shares(loop) if self._work(s) >= LEAST_WORK else None
-                if shares is not None:
-                    self.chosen[id(s)] = shares
-                    continue
+            if isinstance(s, For) and (id(s) in self.chosen or self._takes(s)):
+                continue
             for part in inside(s):
                 self._choose(part)
+
+    def _takes(self, s: For) -> bool:
+        """Choose a loop if it may be shared, with the one that reads its tape."""
+        if self._work(s) < LEAST_WORK:
+            return False
+        if not is_taped(s.body):
+            shares = self._shares(self.nests.loops[id(s)])
+            if shares is not None:
+                self.chosen[id(s)] = shares
+            return shares is not None
+        back = self._by_var.get(f"{s.var}__back")
+        if back is None or not _mirrors(s.body, back.body):
+            return False
+        loops = [self.nests.loops[id(x)] for x in (s, back)]
+        trips = loops[0].exact
+        if trips is None or trips != loops[1].exact or not build.is_zero(s.start):
+            return False
+        both = [self._shares(loop, True) for loop in loops]
+        if both[0] is None or both[1] is None or not build.is_zero(back.start):
+            return False
+        parts = max(both[0].parts, both[1].parts)
+        chunk = -(-trips // parts)
+        for x, shares, backwards in zip((s, back), both, (False, True), strict=True):
+            assert shares is not None
+            shares.parts, shares.chunk, shares.backwards = -(-trips // chunk), chunk, backwards
+            self.chosen[id(x)] = shares
+        return True
 
     def _work(self, s: Stmt) -> float:
         """Return about how many expressions a statement evaluates."""
@@ -110,19 +149,24 @@ class Sharing:
         inner = sum(self._work(t) for part in inside(s) for t in part)
         return own + (self.nests.loops[id(s)].trips if isinstance(s, For) else 1.0) * inner
 
-    def _shares(self, loop: Loop) -> Shares | None:
-        """Return how a loop may be shared, if it may."""
-        if not all(isinstance(s, _FIT) for s in all_statements(loop.node.body)):
+    def _shares(self, loop: Loop, taped: bool = False) -> Shares | None:
+        """Return how a loop may be shared, if it may; a `taped` one has no part that waits."""
+        fit = (*_FIT, *TAPE) if taped else _FIT
+        if not all(isinstance(s, fit) for s in all_statements(loop.node.body)):
             return None
         if loop.trips < self.threads:
             return None
-        sums = sums_of(loop.node)
+        variables: dict[str, tuple[str, str, Any]] = {}
         names = assigned(loop.node.body)
-        if not all(sums.get(n) in FLOATS for n in names):
-            return None
+        for n in sorted(names):
+            dtype = self._dtypes[n]
+            kind = carried(loop.node.body, n, dtype, names)
+            if kind is None:
+                return None
+            variables[n] = (dtype, *kind)
         parts = self.threads * (1 if self._is_even(loop) else _UNEVEN)
-        chunk = -(-(loop.exact or 0) // parts)
-        shares = Shares(parts, chunk, 0, {n: sums[n] for n in sorted(names)})
+        chunk = 0 if taped else -(-(loop.exact or 0) // parts)
+        shares = Shares(parts, chunk, 0, variables)
         return shares if self._separate(loop, shares) else None
 
     def _is_even(self, loop: Loop) -> bool:
@@ -136,6 +180,9 @@ class Sharing:
         for a in self.nests.inside(loop.node.body):
             by_buffer.setdefault(a.buffer, []).append(a)
         own = {s.name for s in all_statements(loop.node.body) if isinstance(s, Local)}
+        for s in all_statements(loop.node.body):
+            if isinstance(s, (Record, Recall)):
+                own |= {n for n, _ in s.arrays}
         for buffer, accesses in by_buffer.items():
             if buffer in own:
                 continue
@@ -217,26 +264,32 @@ class _Writing:
         chunk = Var("int64", size.name)
         first = build.add(s.start, build.multiply(part, chunk))
         last = build.add(first, chunk)
+        if shares.backwards:
+            last = build.subtract(s.stop, build.multiply(part, chunk))
+            first = build.call("maximum", "int64", build.subtract(last, chunk), s.start)
         if shares.apart:
             wait = build.index(shares.apart)
             first = build.add(first, build.multiply(phase, build.subtract(chunk, wait)))
             before = build.multiply(build.subtract(build.index(1), phase), wait)
             last = build.subtract(last, before)
-        stop = build.call("minimum", "int64", s.stop, last)
+        stop = last if shares.backwards else build.call("minimum", "int64", s.stop, last)
         out: list[Stmt] = [size]
         names: dict[str, str] = {}
         begin: list[Stmt] = []
         end: list[Stmt] = []
         behind: list[Stmt] = []
-        for k, (name, dtype) in enumerate(shares.sums.items()):
+        for k, (name, (dtype, kind, constant)) in enumerate(shares.variables.items()):
             own, places = f"{tag}_s{k}", f"{tag}_s{k}_all"
             names[name] = own
+            value = build.const(0, dtype) if kind == ADDED else Var(dtype, name)
+            begin.append(Local(own, dtype, None, value))
+            if kind == STEADY:
+                continue
             self.shared.append(Shared(places, dtype, 2 * shares.parts))
             at = build.add(part, build.multiply(phase, parts)) if shares.apart else part
-            begin.append(Local(own, dtype, None, build.const(0, dtype)))
             end.append(Store(places, at, Var(dtype, own)))
             many = shares.parts * (2 if shares.apart else 1)
-            behind.append(self._added(f"{own}_k", places, dtype, many, name))
+            behind.append(_gathered(f"{own}_k", places, many, name, (dtype, kind, constant)))
         memory: dict[str, tuple[str, Expr]] = {}
         for k, (buffer, (low, many)) in enumerate(shares.ranges.items()):
             own = f"{tag}_a{k}"
@@ -253,7 +306,7 @@ class _Writing:
                 begin.append(if_(first_phase, [clear]))
             else:
                 begin.append(clear)
-            behind.append(self._gathered(own, buffer, dtype, low, many, shares.parts))
+            behind.append(_added(own, buffer, dtype, low, many, shares.parts))
         body = renamed(s.body, names, memory)
         loop = for_(s.var, first, stop, body, s.kind)
         shared = for_(part.name, build.index(0), parts, [*begin, loop, *end], PARALLEL)
@@ -263,22 +316,58 @@ class _Writing:
             out.append(shared)
         return [*out, *behind]
 
-    def _added(self, var: str, places: str, dtype: str, many: int, name: str) -> Stmt:
-        """Return a loop that adds up the sums of all parts in a variable."""
-        at = Var("int64", var)
-        value = build.add(Var(dtype, name), Load(dtype, places, at))
-        return for_(var, build.index(0), build.index(many), [Assign(name, value)])
 
-    def _gathered(
-        self, own: str, buffer: str, dtype: str, low: int, many: int, parts: int
-    ) -> Stmt:  # fmt: skip
-        """Return loops that add what all parts have to the elements that it belongs to."""
-        p, k = Var("int64", f"{own}_p"), Var("int64", f"{own}_k")
-        place = build.add(k, build.index(low))
-        own_place = build.add(build.multiply(p, build.index(many)), k)
-        value = build.add(Load(dtype, buffer, place), Load(dtype, own, own_place))
-        adding = for_(k.name, build.index(0), build.index(many), [Store(buffer, place, value)])
-        return for_(p.name, build.index(0), build.index(parts), [adding])
+def _gathered(
+    var: str, places: str, many: int, name: str, variable: tuple[str, str, Any]
+) -> Stmt:  # fmt: skip
+    """Return a loop that sets a variable by what all parts have left of it."""
+    dtype, kind, constant = variable
+    own: Expr = Load(dtype, places, Var("int64", var))
+    value = Var(dtype, name)
+    if kind == ADDED:
+        new = build.add(value, own)
+    else:
+        mark = build.const(constant, dtype)
+        new = Apply(dtype, "where", (build.compare("equal", own, mark), mark, value))
+    return for_(var, build.index(0), build.index(many), [Assign(name, new)])
+
+
+def _added(
+    own: str, buffer: str, dtype: str, low: int, many: int, parts: int
+) -> Stmt:  # fmt: skip
+    """Return loops that add what all parts have to the elements that it belongs to."""
+    p, k = Var("int64", f"{own}_p"), Var("int64", f"{own}_k")
+    place = build.add(k, build.index(low))
+    own_place = build.add(build.multiply(p, build.index(many)), k)
+    value = build.add(Load(dtype, buffer, place), Load(dtype, own, own_place))
+    adding = for_(k.name, build.index(0), build.index(many), [Store(buffer, place, value)])
+    return for_(p.name, build.index(0), build.index(parts), [adding])
+
+
+def is_taped(body: Iterable[Stmt]) -> bool:
+    """Whether statements put something on the tape, or take it off."""
+    return any(isinstance(s, TAPE) for s in all_statements(tuple(body)))
+
+
+def _mirrors(forward: tuple[Stmt, ...], back: tuple[Stmt, ...]) -> bool:
+    """Whether a loop takes off the tape what another one puts there, as far as types tell."""
+    puts: list[Any] = []
+    for s in all_statements(forward):
+        if isinstance(s, (Pop, Recall)):
+            return False
+        if isinstance(s, Push):
+            puts.append(s.value.dtype)
+        if isinstance(s, Record):
+            puts.append(tuple(d for _, d in s.arrays))
+    takes: list[Any] = []
+    for s in all_statements(back):
+        if isinstance(s, (Push, Record)):
+            return False
+        if isinstance(s, Pop):
+            takes.append(s.dtype)
+        if isinstance(s, Recall):
+            takes.append(tuple(d for _, d in s.arrays))
+    return sorted(map(repr, puts)) == sorted(map(repr, takes))
 
 
 def renamed(
@@ -316,8 +405,12 @@ def renamed(
             out.append(for_(s.var, of(s.start), of(s.stop), inner, s.kind))
         elif isinstance(s, While):
             out.append(replace(s, body=tuple(renamed(s.body, names, memory))))
+        elif isinstance(s, Push):
+            out.append(Push(of(s.value)))
+        elif isinstance(s, (Record, Recall)):
+            out.append(replace(s, count=of(s.count)))
         else:
-            assert isinstance(s, Comment), s
+            assert isinstance(s, (Comment, Pop)), s
             out.append(s)
     return out
 
@@ -340,4 +433,3 @@ def shared(kernel: ThreadKernel, integers: Mapping[str, int], threads: int) -> T
         if isinstance(s, Local) and s.size is not None:
             writing.dtypes[s.name] = s.dtype
     return replace(kernel, body=tuple(writing.block(body)), shared=tuple(writing.shared))
-

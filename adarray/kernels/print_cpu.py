@@ -48,7 +48,7 @@ from adarray.kernels.c_head import BRANCHES, END, HEAD, TAPE_ARRAYS
 from adarray.kernels.exits import neutral
 from adarray.kernels.lockstep import in_lockstep
 from adarray.kernels.outlining import Name, Outlines
-from adarray.kernels.parallel import PARALLEL
+from adarray.kernels.parallel import PARALLEL, is_taped
 from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 from adarray.kernels.types import FLOATS
@@ -210,15 +210,24 @@ class ThreadCPrinter(ThreadPrinter):
         assert isinstance(s, For)
         part = self.outlines.cut(s)
         assert not part.set
+        taped = is_taped(s.body)
         lines, depth, self.lines, self.depth = self.lines, self.depth, part.shared(self.taped), 1
         head = f"int64_t {s.var} = part_; {s.var} < {self.text(s.stop, 11)}; {s.var} += parts_"
-        self.nested(f"for ({head})", s.body)
-        self.functions += [*self.lines, "}"]
+        self.line(f"for ({head}) {{")
+        self.depth += 1
+        if taped:  # each part has a tape of its own, behind that of the kernel
+            self.line(f"adarray_tape *const tapes_ = c_->tapes_ + 1 + {s.var};")
+        self.block(s.body)
+        self.depth -= 1
+        self.line("}")
+        self.functions += [*self.lines, *["    adarray_out:;"] * self.leaves, "}"]
         self.lines, self.depth = lines, depth
         self.line("{")
         self.depth += 1
         for line in part.fork(self.forks, self.taped):
             self.line(line)
+        if taped and self.leaves:
+            self.line("if (call->status) goto adarray_out;")
         self.depth -= 1
         self.line("}")
 
@@ -257,14 +266,26 @@ class ThreadCPrinter(ThreadPrinter):
         for t, name, size in self.work:
             self.line(f"{t} *restrict const {name} = malloc({size});")
         if self.taped:
-            count = "threads_" if self.waits else "1"
+            count = self._tapes()
             self.line(f"adarray_tape *const tapes_ = calloc({count}, sizeof(adarray_tape));")
+
+    def _tapes(self) -> str:
+        """Return how many tapes there are: of threads, or of parts of loops that are shared."""
+        if self.waits:
+            return "threads_"
+        parts = [
+            s.stop.value
+            for s in all_statements(self.kernel.body)
+            if isinstance(s, For) and s.kind == PARALLEL and is_taped(s.body)
+            if isinstance(s.stop, Const)
+        ]
+        return str(1 + max(parts, default=0))
 
     def _release(self) -> None:
         for _, name, _ in self.work:
             self.line(f"free({name});")
         if self.taped:
-            count = "threads_" if self.waits else "1"
+            count = self._tapes()
             self.line(f"for (int64_t i_ = 0; i_ < {count}; i_++) free(tapes_[i_].data);")
             self.line("free(tapes_);")
 
