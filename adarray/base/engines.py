@@ -133,8 +133,8 @@ class BaseEngine:
 
     def compile_source(
         self,
-        text: str,
-        name: str,
+        text: str,  # noqa: ARG002
+        name: str,  # noqa: ARG002
         shared: int = 0,  # noqa: ARG002
         alone: bool = False,  # noqa: ARG002
     ) -> Function:

@@ -24,6 +24,7 @@ from adarray.core.trace import Handle, levels_of
 from adarray.jitting.shared.symbolic import UntraceableError, concrete
 from adarray.kernels.geometry import Launch
 from adarray.kernels.operation import Operation
+from adarray.kernels.spread import BLOCK
 from adarray.kernels.types import FLOATS
 from adarray.loops import comparing, names
 from adarray.loops.attributes import attributes, names_for
@@ -238,9 +239,11 @@ class LoopCall:
             n for n, x in self.values.items()
             if isinstance(x, Handle) and isinstance(self.forms[n], ArrayForm)
         )  # fmt: skip
+        usual = "range" not in self.place.local and self._global("range") is range
         self.loop, self.products = _loops.with_products(
-            self.loop, self.forms, self.iterable, traced
-        )
+            self.loop, self.forms, self.iterable, traced,
+            frozenset(self.place.wanted) if usual else None,
+        )  # fmt: skip
         self.forms |= {n: p.form(self.forms) for n, p in self.products.items()}
 
     def _writes_factors(self, loop: LoopKernel) -> bool:
@@ -483,6 +486,12 @@ class LoopCall:
                 raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
         operation = _operations.of(loop, recorder.memory_limit)
         operands, launch = self._bound(loop, operation, recorder)
+        spread = None
+        if _computing()[1] and not self.is_batched():  # on a device
+            spread = _operations.spread(loop, launch.integers, recorder.memory_limit)
+        if spread is not None:
+            operation, blocks = spread
+            launch = launch._replace(grid=(blocks, 1, 1), block=(BLOCK, 1, 1))
         compares = checking() and not self.is_batched()
         expected = comparing.expected(self) if compares else None
         by_name: dict[str, Any] = {}

@@ -231,8 +231,8 @@ class CPUEngine(CompilingEngine):
         """Compile ``void name(void *data)``; return what calls it with an address.
 
         Where there are several threads, each of them calls it with the same address, and they
-        share the work by what they find there, unless the caller is `alone`. The text defines ``name_scratch`` too, as kernels
-        of plans do.
+        share the work by what they find there, unless the caller is `alone`. The text defines
+        ``name_scratch`` too, as kernels of plans do.
         """
         from adarray_backends.cpu.sources import compiled  # only kernels of users need it
 

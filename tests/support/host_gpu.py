@@ -78,7 +78,7 @@ class HostGpu(device.StandInEngine):
         text: str,
         name: str,
         shared: int = 0,
-        alone: bool = False,  # noqa: ARG002
+        alone: bool = False,
     ) -> Function:
         """Return a kernel of a text."""
         key = hashlib.sha256(f"{self.together} {text}".encode()).hexdigest()
