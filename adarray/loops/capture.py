@@ -49,7 +49,7 @@ from adarray.loops.lower.kinds import COMPLEX
 from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
-from adarray.loops.policy import not_worthwhile, trips
+from adarray.loops.policy import not_worthwhile, trips, unrolled
 from adarray.loops.products import Product
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
@@ -114,8 +114,9 @@ def _answer(
     if results is None:
         _note(recorder, place, iterable, before, "it raises an error", 0)
         return None
-    operation = _operations.of(loop, recorder.memory_limit)
-    _note(recorder, place, iterable, before, "", 0, operation)
+    assert call.operation is not None
+    seconds = unrolled(place.loop, call.forms, iterable)
+    _note(recorder, place, iterable, before, "", 0, call.operation, seconds)
     return results
 
 
@@ -161,6 +162,7 @@ def _note(
     reason: str,
     line: int,
     operation: Operation | None = None,
+    seconds: float = 0.0,
 ) -> None:
     """Note what has become of a loop, for `explain`."""
     loop = place.loop
@@ -168,8 +170,9 @@ def _note(
     last = loop.end_lineno or loop.lineno
     count = None if iterable is None else trips(iterable)
     taped = None if operation is None else functools.partial(_taped, operation)
+    line = line or loop.lineno
     recorder.recording.loops.append(
-        LoopNote(where, last, place.function, count, before, reason, line or loop.lineno, taped)
+        LoopNote(where, last, place.function, count, before, reason, line, taped, seconds)
     )
 
 
@@ -216,6 +219,7 @@ class LoopCall:
         self._asked = False  # whether the text depends on what arrays of integers hold
         self.written = self.loop = self._with_one_name()
         self.products: dict[str, Product] = {}
+        self.operation: Operation | None = None  # that the loop is recorded as
         self.forms = {n: form_of(x) for n, x in self.values.items()}
         for name in alone & self.values.keys() & changed_lists(self.loop):
             self._note_list(name)
@@ -492,6 +496,7 @@ class LoopCall:
         if spread is not None:
             operation, blocks = spread
             launch = launch._replace(grid=(blocks, 1, 1), block=(BLOCK, 1, 1))
+        self.operation = operation
         compares = checking() and not self.is_batched()
         expected = comparing.expected(self) if compares else None
         by_name: dict[str, Any] = {}
