@@ -7,7 +7,7 @@ sum may be any element. (Pugh, *The Omega test*, 1991.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import (
@@ -309,6 +309,21 @@ class Nests:
             common = [x for x in common if x in loop.outer]
         names = {x.node.var for x in common}
 
+        system = self._touching(a, b, names)
+        var = loop.node.var
+        system.positive.append(Linear.of({(var, "b"): 1, (var, "a"): -1}, -1 - distance))
+        self._left -= 1
+        result = self._known[key] = not system.empty()
+        return result
+
+    def _touching(self, a: Access, b: Access, names: Set[str]) -> Constraints:
+        """Return when two accesses touch one element: in one iteration of some loops.
+
+        Variables of others are tagged "a" and "b".
+        """
+        assert a.index is not None
+        assert b.index is not None
+
         def tagged(e: Linear, tag: str) -> Linear:
             terms: dict[Symbol, int] = {(n, "" if n in names else tag): c for (n, _), c in e.terms}
             return Linear.of(terms, e.constant)
@@ -320,11 +335,25 @@ class Nests:
                 system.positive += [at.plus(tagged(e, tag), -1) for e in x.low]
                 below = [tagged(e, tag).plus(at, -1) for e in x.high]
                 system.positive += [e.plus(Linear((), -1)) for e in below]
-        var = loop.node.var
-        system.positive.append(Linear.of({(var, "b"): 1, (var, "a"): -1}, -1 - distance))
+        return system
+
+    def overtakes(self, a: Access, b: Access, outer: Loop, inner: Loop, lag: int) -> bool:
+        """Whether `a` may touch what `b` does in a later iteration of `outer`, too far ahead.
+
+        That is more than `lag` iterations of `inner` for each one of `outer`.
+        """
+        if a.buffer != b.buffer:
+            return False
+        if a.index is None or b.index is None or self._left <= 0:
+            return True
         self._left -= 1
-        result = self._known[key] = not system.empty()
-        return result
+        system = self._touching(a, b, {x.node.var for x in outer.outer})
+        t, i = outer.node.var, inner.node.var
+        system.positive.append(Linear.of({(t, "b"): 1, (t, "a"): -1}, -1))
+        system.positive.append(
+            Linear.of({(i, "a"): 1, (i, "b"): -1, (t, "b"): -lag, (t, "a"): lag}, -1)
+        )
+        return not system.empty()
 
 
 def assigned(body: Iterable[Stmt]) -> set[str]:

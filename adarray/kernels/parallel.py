@@ -49,6 +49,7 @@ from adarray.kernels.nests import Access, Loop, Nests, assigned, summed
 PARALLEL = "parallel"
 LEAST_WORK = 60_000  # expressions that a loop evaluates: some ten microseconds
 _UNEVEN = 4  # parts for each thread where iterations are not of the same length
+_ROWS = 4  # iterations for each thread of the inner loop of a nest that runs in waves, at least
 _COPIED = 8  # expressions for each element of the sums that parts keep, at least
 _FIT = (Let, Local, Assign, Store, If, For, While, Comment)
 TAPE = (Push, Pop, Record, Recall)
@@ -83,6 +84,18 @@ class Shares:
     backwards: bool = False
 
 
+@dataclass(slots=True)
+class Waves:
+    """How two loops are shared of which no iteration is independent.
+
+    The inner one is cut into blocks, two for each thread. A block runs once the same block of the
+    outer iteration before has run, and the one behind that: all blocks that may run at the same
+    time are a wave. (Wolfe, *Loop skewing: the wavefront method revisited*, 1986.)
+    """
+
+    threads: int
+
+
 class Sharing:
     """Finds out how the loops of a kernel may be shared.
 
@@ -101,6 +114,7 @@ class Sharing:
         self.nests = Nests(body, integers)
         self.threads = threads
         self.chosen: dict[int, Shares] = {}
+        self.waves: dict[int, Waves] = {}
         self._dtypes = {
             s.name: s.value.dtype if isinstance(s, Let) else s.dtype
             for s in all_statements(body)
@@ -112,6 +126,9 @@ class Sharing:
     def _choose(self, body: Iterable[Stmt]) -> None:
         for s in body:
             if isinstance(s, For) and (id(s) in self.chosen or self._takes(s)):
+                continue
+            if isinstance(s, For) and self._runs_in_waves(s):
+                self.waves[id(s)] = Waves(self.threads)
                 continue
             for part in inside(s):
                 self._choose(part)
@@ -168,6 +185,41 @@ class Sharing:
         chunk = 0 if taped else -(-(loop.exact or 0) // parts)
         shares = Shares(parts, chunk, 0, variables)
         return shares if self._separate(loop, shares) else None
+
+    def _runs_in_waves(self, s: For) -> bool:
+        """Whether a nest of two loops may be shared in waves, and pays."""
+        parts = nest_of(s)
+        if parts is None:
+            return False
+        outer, inner = self.nests.loops[id(s)], self.nests.loops[id(parts[0])]
+        trips, rows = outer.exact, inner.exact
+        if trips is None or rows is None or trips < 2 or rows < _ROWS * self.threads:
+            return False
+        # All iterations of the outer loop have the same inner ones.
+        if any(b.factor(outer.symbol) for b in (*inner.low, *inner.high)):
+            return False
+        body = parts[0].body
+        if not all(isinstance(t, _FIT) for t in all_statements(body)) or assigned(body):
+            return False
+        if self._work(s) < 2 * (trips + self.threads) * LEAST_WORK:
+            return False
+        if self._shares(inner) is not None:
+            return False
+        block = -(-rows // (2 * self.threads))
+        accesses = self.nests.inside(s.body)
+        if any(a.writes for t in parts[1] for a in self.nests.accesses.get(id(t), ())):
+            return False
+        pairs = [(a, b) for a in accesses for b in accesses
+                 if (a.writes or b.writes) and a.buffer == b.buffer]  # fmt: skip
+        own = {t.name for t in all_statements(body) if isinstance(t, Local)}
+        pairs = [(a, b) for a, b in pairs if a.buffer not in own]
+        if any(inner not in x.loops for pair in pairs for x in pair):
+            return False
+        return any(
+            lag <= block
+            and not any(self.nests.overtakes(a, b, outer, inner, lag) for a, b in pairs)
+            for lag in (1, 2, 4)
+        )
 
     def _is_even(self, loop: Loop) -> bool:
         """Whether all iterations are of the same length, as far as loops inside tell."""
@@ -241,8 +293,14 @@ class _Writing:
         out: list[Stmt] = []
         for s in body:
             shares = self.sharing.chosen.get(id(s))
+            waves = self.sharing.waves.get(id(s))
             if isinstance(s, For) and shares is not None:
                 out += self._loop(s, shares)
+            elif isinstance(s, For) and waves is not None:
+                self.count += 1
+                parts = nest_of(s)
+                assert parts is not None
+                out += _in_waves(s, *parts, waves, self.count)
             elif isinstance(s, For):
                 out.append(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
             elif isinstance(s, If):
@@ -344,6 +402,33 @@ def _added(
     return for_(p.name, build.index(0), build.index(parts), [adding])
 
 
+def _in_waves(s: For, inner: For, between: list[Stmt], lag: Waves, number: int) -> list[Stmt]:
+    """Return a nest in waves, of which each has a block of inner iterations for each thread."""
+    tag = f"{s.var}__w{number}"
+    wave, half, part = (Var("int64", f"{tag}{x}") for x in ("", "_half", "_part"))
+    threads = build.index(lag.threads)
+    blocks = build.index(2 * lag.threads)
+    trips = build.subtract(s.stop, s.start)
+    ahead = build.subtract(wave, part)
+    block = build.add(half, build.multiply(build.index(2), part))
+    count = build.subtract(inner.stop, inner.start)
+    rounded = build.add(count, build.index(2 * lag.threads - 1))
+    size = Let(f"{tag}_size", build.call("quotient", "int64", rounded, blocks))
+    rows = Var("int64", size.name)
+    first = build.add(inner.start, build.multiply(block, rows))
+    stop = build.call("minimum", "int64", inner.stop, build.add(first, rows))
+    loop = for_(inner.var, first, stop, inner.body, inner.kind)
+    inside_ = build.call(
+        "logical_and", "bool", build.compare("less", ahead, trips),
+        build.compare("greater_equal", ahead, build.index(0)),
+    )  # fmt: skip
+    body = if_(inside_, [Let(s.var, build.add(s.start, ahead)), *between, size, loop])
+    shared_ = for_(part.name, build.index(0), threads, [body], PARALLEL)
+    halves = for_(half.name, build.index(0), build.index(2), [shared_])
+    many = build.subtract(build.add(trips, threads), build.index(1))
+    return [for_(wave.name, build.index(0), many, [halves])]
+
+
 def is_taped(body: Iterable[Stmt]) -> bool:
     """Whether statements put something on the tape, or take it off."""
     return any(isinstance(s, TAPE) for s in all_statements(tuple(body)))
@@ -415,6 +500,15 @@ def renamed(
     return out
 
 
+def nest_of(s: For) -> tuple[For, list[Stmt]] | None:
+    """Return the loop that is all of another one, and the names that are given before it."""
+    body = [t for t in s.body if not isinstance(t, Comment)]
+    last = body[-1] if body else None
+    if not isinstance(last, For) or not all(isinstance(t, Let) for t in body[:-1]):
+        return None
+    return last, list(body[:-1])
+
+
 def is_shared(kernel: ThreadKernel) -> bool:
     """Whether several threads share loops of a kernel of one thread."""
     return any(isinstance(s, For) and s.kind == PARALLEL for s in all_statements(kernel.body))
@@ -424,7 +518,7 @@ def shared(kernel: ThreadKernel, integers: Mapping[str, int], threads: int) -> T
     """Return a kernel of one thread whose loops several threads of a processor share."""
     body = summed(kernel.body)
     sharing = Sharing(body, integers, threads)
-    if not sharing.chosen:
+    if not sharing.chosen and not sharing.waves:
         return kernel
     writing = _Writing(sharing, kernel.shared)
     writing.dtypes = {b.name: b.dtype for b in kernel.buffers}

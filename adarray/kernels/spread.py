@@ -6,7 +6,7 @@ atomic additions; sums in variables are added to the element in which they end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ class _Levels:
         self.between: list[Stmt] = []  # what comes before the inner loop
         self.atomic: set[str] = set()
         self.legal = self._is_legal(self.loops[0])
-        lets = [s for s in outer.body if not isinstance(s, Comment)]
+        lets: list[Stmt] = [s for s in outer.body if not isinstance(s, Comment)]
         last = lets[-1] if lets else None
         plain = all(isinstance(s, Let) for s in lets[:-1])
         if self.legal and isinstance(last, For) and plain:
@@ -139,7 +139,7 @@ def spread(kernel: ThreadKernel, integers: Mapping[str, int], zeros: Set[str]) -
 
 
 def _ends(
-    before: list[Stmt], loop: For, behind: list[Stmt], zeros: Set[str]
+    before: Sequence[Stmt], loop: For, behind: Sequence[Stmt], zeros: Set[str]
 ) -> list[tuple[str, Store, str]] | None:
     """Return the variables that iterations set: where each ends, and what is done to it."""
     first = {s.name: s for s in before if isinstance(s, Local) and s.size is None}
@@ -169,7 +169,10 @@ def _ends(
 
 
 def _written(
-    kernel: ThreadKernel, before: list[Stmt], levels: _Levels, ends: list[tuple[str, Store, str]]
+    kernel: ThreadKernel,
+    before: Sequence[Stmt],
+    levels: _Levels,
+    ends: list[tuple[str, Store, str]],
 ) -> ThreadKernel:
     """Return the kernel of many threads."""
     used = {s.name for s in all_statements(kernel.body) if isinstance(s, (Let, Local))}

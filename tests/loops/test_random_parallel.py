@@ -39,6 +39,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> list[parallel.Shares]:
     monkeypatch.setattr(policy, "_SHARED", ((0, 1 << 30),))
     monkeypatch.setattr(parallel, "LEAST_WORK", 0)
     monkeypatch.setattr(parallel, "_COPIED", 0)
+    monkeypatch.setattr(parallel, "_ROWS", 0)
     monkeypatch.setattr(parallel.Sharing, "_shares", noted)
     monkeypatch.setattr(capture, "_operations", Operations())
     return out
@@ -87,6 +88,52 @@ def test_random(seed: int, kind: str) -> None:
             first, second = (outcome(compiled, copied(args)) for _ in range(2))
             for x, y in zip(flat(first), flat(second), strict=True):
                 assert isinstance(x, type) or np.array_equal(x, y, equal_nan=True)
+
+
+def sweeps(a: Any, b: Any, n: int) -> Any:
+    a = a.copy()
+    for _ in range(n):
+        for i in range(1, a.shape[0] - 1):
+            for j in range(1, a.shape[1] - 1):
+                a[i, j] = 0.2 * (a[i - 1, j] + a[i, j - 1] + a[i, j] + a[i, j + 1] + a[i + 1, j])
+                a[i, j] += 0.1 * b[i, j] * a[i + 1, j - 1]
+    return np.sum(a * a)
+
+
+def far_sweeps(a: Any, b: Any, n: int) -> Any:
+    a = a.copy()
+    for _ in range(n):
+        for i in range(1, a.shape[0]):
+            for j in range(1, a.shape[1]):
+                a[i, j] = 0.3 * (a[i - 1, j] + a[i, j - 1]) + 0.1 * a[a.shape[0] - i, j] * b[i, j]
+    return np.sum(a * a)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_waves(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps run in waves, with the bits of one thread, where rows do not read too far ahead."""
+    counts: list[int] = []
+    written = parallel._in_waves
+
+    def noted(*args: Any) -> Any:
+        counts.append(1)
+        return written(*args)
+
+    monkeypatch.setattr(parallel, "_in_waves", noted)
+    rng = np.random.default_rng(2)
+    for program, waves in ((sweeps, True), (far_sweeps, False)):
+        for rows in (3, 9, 26) if waves else (9, 26):
+            counts.clear()
+            a, b = rng.normal(size=(2, rows, 8))
+            gradient = adarray.value_and_grad(program, argnums=(0, 1))
+            results = []
+            for backend, options in (("serial", {}), ("openmp", {"threads": threads})):
+                with adarray.use(backend, **options):
+                    fast = adarray.jit(gradient)
+                    results.append([fast(a, b, 7) for _ in range(3)][-1])
+            for x, y in zip(*map(flat, results), strict=True):
+                np.testing.assert_array_equal(y, x)
+            assert bool(counts) == waves
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
