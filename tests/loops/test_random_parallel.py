@@ -105,7 +105,8 @@ def far_sweeps(a: Any, b: Any, n: int) -> Any:
     for _ in range(n):
         for i in range(1, a.shape[0]):
             for j in range(1, a.shape[1]):
-                a[i, j] = 0.3 * (a[i - 1, j] + a[i, j - 1]) + 0.1 * a[a.shape[0] - i, j] * b[i, j]
+                far = a[a.shape[0] - i, a.shape[1] - j]
+                a[i, j] = 0.3 * (a[i - 1, j] + a[i, j - 1]) + 0.1 * far * b[i, j]
     return np.sum(a * a)
 
 
