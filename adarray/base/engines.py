@@ -131,13 +131,19 @@ class BaseEngine:
     def synchronize(self) -> None:
         """Wait until all pending work is done."""
 
-    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:  # noqa: ARG002
+    def compile_source(
+        self,
+        text: str,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+        shared: int = 0,  # noqa: ARG002
+        alone: bool = False,  # noqa: ARG002
+    ) -> Function:
         """Compile the function `name` of a source, for `adarray.kernels`.
 
         In C it is ``void name(void *data)``, and what is returned takes the address of `data`; each
-        thread calls it, and they share the work by what they find there. In CUDA it is a kernel,
-        and what is returned takes grid, block, arguments and ``shared_mem=``, up to `shared` bytes
-        where that is more than usual.
+        thread calls it, and they share the work by what they find there; with `alone`, only the
+        caller does. In CUDA it is a kernel, and what is returned takes grid, block, arguments and
+        ``shared_mem=``, up to `shared` bytes where that is more than usual.
 
         Raises
         ------
@@ -170,11 +176,13 @@ class WrappingEngine(BaseEngine):
             self.place = engine.place
             self.language = engine.language
 
-    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:
+    def compile_source(
+        self, text: str, name: str, shared: int = 0, alone: bool = False
+    ) -> Function:  # fmt: skip
         """Compile by the other one."""
         if self.wrapped is None:
-            return super().compile_source(text, name, shared)
-        return self.wrapped.compile_source(text, name, shared)
+            return super().compile_source(text, name, shared, alone)
+        return self.wrapped.compile_source(text, name, shared, alone)
 
     def synchronize(self) -> None:
         """Wait for the wrapped engine."""

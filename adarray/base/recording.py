@@ -151,6 +151,8 @@ class LoopNote(NamedTuple):
         The line of what the reason is about.
     taped : callable, optional
         Returns what its adjoint puts on the tape, in words.
+    unrolled : float
+        Seconds, at least, that its operations take where it is not captured, although it is.
     """
 
     where: Where
@@ -161,6 +163,7 @@ class LoopNote(NamedTuple):
     reason: str
     line: int
     taped: Callable[[], str] | None = None
+    unrolled: float = 0.0
 
 
 class Recording:

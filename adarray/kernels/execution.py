@@ -16,7 +16,7 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.kernels import checking, facts, figures, lanes, ownership, restoring, ssa
+from adarray.kernels import checking, facts, figures, lanes, ownership, parallel, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
 from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
@@ -102,7 +102,7 @@ class Execution:
         `alone` says that it will run with one thread, for which a thread pool is not woken up.
         """
         at = engine()
-        if alone and at.language == "C" and at.threads > 1:
+        if alone and at.language == "C" and at.threads > 1 and not parallel.is_shared(kernel):
             at = use("serial")._engine or at
 
         def again(values: Values) -> int:
@@ -117,17 +117,21 @@ class Execution:
         return entry[2]
 
     def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:
-        """Return a kernel for a launch: where one thread of a processor runs it, as vectors."""
+        """Return a kernel for a launch: where it has one thread, as vectors, and shared."""
         if not launch.alone or engine().language != "C":
             return kernel
         if kernel is self.kernel and not self.free_sums:
             return kernel
-        key = (id(kernel), launch.integers)
+        threads = engine().threads
+        key = (id(kernel), launch.integers, threads)
         entry = self._arranged.get(key)
         if entry is None:
             if len(self._arranged) >= _FACTS:
                 self._arranged.clear()
-            entry = kernel, lanes.arranged(kernel, dict(launch.integers))
+            integers, shared = dict(launch.integers), kernel
+            if threads > 1:
+                shared = parallel.shared(kernel, integers, threads)
+            entry = kernel, lanes.arranged(shared, integers)
             self._arranged[key] = entry
         return entry[1]
 

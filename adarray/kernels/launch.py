@@ -20,6 +20,7 @@ from adarray.kernels import lengths, print_cpu, print_cuda
 from adarray.kernels.copies import BlockCopies, added
 from adarray.kernels.forward import EVERY
 from adarray.kernels.geometry import Launch
+from adarray.kernels.parallel import is_shared
 from adarray.kernels.tables import BlockTables, Plan
 
 _NAME = "adarray_kernel_name"
@@ -65,11 +66,13 @@ class CpuKernel:
 
     def __init__(self, kernel: ThreadKernel, engine: Any) -> None:
         self.kernel = kernel
-        self.threads = int(engine.threads)
-        text = print_cpu.source(kernel, _NAME, self.threads > 1)
+        shared = is_shared(kernel)  # by threads that the kernel itself calls
+        self.threads = 1 if shared else int(engine.threads)
+        forks = int(engine.threads) if shared else 1
+        text = print_cpu.source(kernel, _NAME, self.threads > 1, forks)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.source = text.replace(_NAME, name)
-        self.run: Callable[[int], None] = engine.compile_source(self.source, name)
+        self.run: Callable[[int], None] = engine.compile_source(self.source, name, alone=shared)
         self.dtypes = dict(kernel.scalars)
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:

@@ -7,7 +7,7 @@ sum may be any element. (Pugh, *The Omega test*, 1991.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from adarray.compiler.ir.loopir import (
@@ -37,7 +37,7 @@ from adarray.compiler.ir.threads import (
     reads,
     variables,
 )
-from adarray.kernels.polyhedra import Constraints, Linear, Symbol
+from adarray.kernels.polyhedra import Constraints, Linear, Symbol, bounds
 from adarray.kernels.types import FLOATS
 
 _SIGNED = ("int8", "int16", "int32", "int64")
@@ -173,7 +173,7 @@ class Nests:
         self._lets: dict[str, Expr] = {}
         self._count = 0
         self._left = _SYSTEMS
-        self._known: dict[tuple[int, int, int], bool] = {}
+        self._known: dict[tuple[int, int, int, int], bool] = {}
         self._about: dict[str, float] = {}
         self._read(body, ())
 
@@ -243,9 +243,13 @@ class Nests:
             return first.plus(second, 1 if e.name == "add" else -1)
         if e.name == "multiply" and not (first.terms and second.terms):
             return first.scaled(second.constant) if first.terms else second.scaled(first.constant)
-        if e.name in ("minimum", "maximum") and not first.terms and not second.terms:
+        if first.terms or second.terms or len(args) != 2:
+            return None
+        if e.name in ("minimum", "maximum"):
             choose = min if e.name == "minimum" else max
             return Linear((), choose(first.constant, second.constant))
+        if e.name == "quotient" and first.constant >= 0 and second.constant > 0:
+            return Linear((), first.constant // second.constant)
         return None
 
     def _parts(self, e: Expr, name: str) -> list[Linear]:
@@ -275,12 +279,27 @@ class Nests:
         """Whether that may be so, whatever iterations the loops inside of `loop` are in."""
         return self._meet(a, b, loop, True)
 
-    def _meet(self, a: Access, b: Access, loop: Loop, free: bool) -> bool:
+    def meet_beyond(self, a: Access, b: Access, loop: Loop, distance: int) -> bool:
+        """Whether that may be so in an iteration more than `distance` later."""
+        return self._meet(a, b, loop, True, distance)
+
+    def bounds(self, a: Access) -> tuple[int | None, int | None]:
+        """Return the least and the greatest element of an access; None where it is not known."""
+        if a.index is None:
+            return None, None
+        positive: list[Linear] = []
+        for x in a.loops:
+            at = Linear.of({x.symbol: 1}, 0)
+            positive += [at.plus(e, -1) for e in x.low]
+            positive += [e.plus(at, -1).plus(Linear((), -1)) for e in x.high]
+        return bounds(a.index, positive)
+
+    def _meet(self, a: Access, b: Access, loop: Loop, free: bool, distance: int = 0) -> bool:
         if a.buffer != b.buffer:
             return False
         if a.index is None or b.index is None:
             return True
-        key = (id(a), id(b), 2 * id(loop) + free)
+        key = (id(a), id(b), 2 * id(loop) + free, distance)
         if key in self._known:
             return self._known[key]
         if self._left <= 0:
@@ -289,6 +308,21 @@ class Nests:
         if free:
             common = [x for x in common if x in loop.outer]
         names = {x.node.var for x in common}
+
+        system = self._touching(a, b, names)
+        var = loop.node.var
+        system.positive.append(Linear.of({(var, "b"): 1, (var, "a"): -1}, -1 - distance))
+        self._left -= 1
+        result = self._known[key] = not system.empty()
+        return result
+
+    def _touching(self, a: Access, b: Access, names: Set[str]) -> Constraints:
+        """Return when two accesses touch one element: in one iteration of some loops.
+
+        Variables of others are tagged "a" and "b".
+        """
+        assert a.index is not None
+        assert b.index is not None
 
         def tagged(e: Linear, tag: str) -> Linear:
             terms: dict[Symbol, int] = {(n, "" if n in names else tag): c for (n, _), c in e.terms}
@@ -301,11 +335,25 @@ class Nests:
                 system.positive += [at.plus(tagged(e, tag), -1) for e in x.low]
                 below = [tagged(e, tag).plus(at, -1) for e in x.high]
                 system.positive += [e.plus(Linear((), -1)) for e in below]
-        var = loop.node.var
-        system.positive.append(Linear.of({(var, "b"): 1, (var, "a"): -1}, -1))
+        return system
+
+    def overtakes(self, a: Access, b: Access, outer: Loop, inner: Loop, lag: int) -> bool:
+        """Whether `a` may touch what `b` does in a later iteration of `outer`, too far ahead.
+
+        That is more than `lag` iterations of `inner` for each one of `outer`.
+        """
+        if a.buffer != b.buffer:
+            return False
+        if a.index is None or b.index is None or self._left <= 0:
+            return True
         self._left -= 1
-        result = self._known[key] = not system.empty()
-        return result
+        system = self._touching(a, b, {x.node.var for x in outer.outer})
+        t, i = outer.node.var, inner.node.var
+        system.positive.append(Linear.of({(t, "b"): 1, (t, "a"): -1}, -1))
+        system.positive.append(
+            Linear.of({(i, "a"): 1, (i, "b"): -1, (t, "b"): -lag, (t, "a"): lag}, -1)
+        )
+        return not system.empty()
 
 
 def assigned(body: Iterable[Stmt]) -> set[str]:

@@ -145,6 +145,33 @@ class Part:
         arguments = ", ".join(["call", *["tapes_"] * taped, *read, *places])
         return f"{self.function}({arguments})"
 
+    def shared(self, taped: bool) -> list[str]:
+        """Return the lines that begin a function of which each thread runs a part."""
+        tape = ["adarray_tape *const tapes_"] * taped
+        members = [
+            f"{n.memory}{name}" if n.memory else f"const {CTYPES[n.dtype]} {_text(name)}"
+            for name, n in self.read.items()
+        ]
+        fields = ["adarray_call *const call", *tape, *members]
+        names = ["call", *["tapes_"] * taped, *map(_text, self.read)]
+        return [
+            f"struct {self.function} {{",
+            *(f"    {x};" for x in fields),
+            "};",
+            f"static void {self.function}(void *context_, int part_, int parts_) {{",
+            f"    const struct {self.function} *const c_ = context_;",
+            *(f"    {x} = c_->{name};" for x, name in zip(fields, names, strict=True)),
+        ]
+
+    def fork(self, threads: int, taped: bool) -> list[str]:
+        """Return the lines that have threads run it, each its part."""
+        names = ", ".join(["call", *["tapes_"] * taped, *map(_text, self.read)])
+        context = f"{self.function}_c"
+        return [
+            f"struct {self.function} {context} = {{{names}}};",
+            f"adarray_team({threads}, {self.function}, &{context});",
+        ]
+
 
 def _text(name: str) -> str:
     return name.replace(".", "_") if name in INDICES else name
@@ -168,10 +195,13 @@ class Outlines:
         for s in all_statements(kernel.body):
             self.names |= declared(s)
         self.parts: dict[int, Part] = {}  # by the ids of their loops
+        self._count = -1
         for s in chosen(kernel):
-            self.parts[id(s)] = self._part(s)
+            self.parts[id(s)] = self.cut(s)
 
-    def _part(self, s: For) -> Part:
+    def cut(self, s: For) -> Part:
+        """Return a loop nest that becomes a function."""
+        self._count += 1
         statements = tuple(all_statements((s,)))
         inner = {name for t in statements for name in declared(t)}
         mentioned = used((s,)) | {t.condition for t in statements if isinstance(t, While)}
@@ -182,7 +212,7 @@ class Outlines:
                 written |= {f"{t.buffer}__total"} if t.same == "grid" else set()
         outer = {n: self.names[n] for n in sorted((mentioned | written) - inner) if n in self.names}
         return Part(
-            f"{self.name}_{len(self.parts)}",
+            f"{self.name}_{self._count}",
             {n: x for n, x in outer.items() if n not in written},
             {n: x for n, x in outer.items() if n in written},
         )

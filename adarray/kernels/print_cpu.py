@@ -48,6 +48,7 @@ from adarray.kernels.c_head import BRANCHES, END, HEAD, TAPE_ARRAYS
 from adarray.kernels.exits import neutral
 from adarray.kernels.lockstep import in_lockstep
 from adarray.kernels.outlining import Name, Outlines
+from adarray.kernels.parallel import PARALLEL, is_taped
 from adarray.kernels.printing import ThreadPrinter
 from adarray.kernels.texts import CTYPES, STORED
 from adarray.kernels.types import FLOATS
@@ -69,10 +70,13 @@ class ThreadCPrinter(ThreadPrinter):
         Of the function.
     threads : bool
         Whether several threads of the processor run blocks at the same time.
+    forks : int
+        How many threads share the loops of a kernel of one thread that are to be shared.
     """
 
-    def __init__(self, kernel: ThreadKernel, name: str, threads: bool) -> None:
+    def __init__(self, kernel: ThreadKernel, name: str, threads: bool, forks: int = 1) -> None:
         super().__init__()
+        self.forks = forks
         if any(_of_warp(s) for s in all_statements(kernel.body)):
             kernel = in_lockstep(kernel)
         self.kernel = kernel
@@ -188,14 +192,44 @@ class ThreadCPrinter(ThreadPrinter):
         """Print one statement, or the call of the function that it has become."""
         part = self.outlines.parts.get(id(s)) if self.outlines is not None else None
         if part is None:
-            super().statement(s)
+            self._in_place(s)
             return
         lines, depth, self.lines, self.depth = self.lines, self.depth, part.head(self.taped), 1
-        super().statement(s)
+        self._in_place(s)
         self.functions += [*self.lines, *part.end(self.leaves)]
         self.lines, self.depth = lines, depth
         call = part.call(self.taped)
         self.line(f"if ({call}) goto adarray_out;" if self.leaves else f"{call};")
+
+    def _in_place(self, s: Stmt) -> None:
+        """Print one statement where it stands; of a loop that threads share, the fork."""
+        forks = isinstance(s, For) and s.kind == PARALLEL and self.forks > 1
+        if not forks or self.outlines is None:
+            super().statement(s)
+            return
+        assert isinstance(s, For)
+        part = self.outlines.cut(s)
+        assert not part.set
+        taped = is_taped(s.body)
+        lines, depth, self.lines, self.depth = self.lines, self.depth, part.shared(self.taped), 1
+        head = f"int64_t {s.var} = part_; {s.var} < {self.text(s.stop, 11)}; {s.var} += parts_"
+        self.line(f"for ({head}) {{")
+        self.depth += 1
+        if taped:  # each part has a tape of its own, behind that of the kernel
+            self.line(f"adarray_tape *const tapes_ = c_->tapes_ + 1 + {s.var};")
+        self.block(s.body)
+        self.depth -= 1
+        self.line("}")
+        self.functions += [*self.lines, *["    adarray_out:;"] * self.leaves, "}"]
+        self.lines, self.depth = lines, depth
+        self.line("{")
+        self.depth += 1
+        for line in part.fork(self.forks, self.taped):
+            self.line(line)
+        if taped and self.leaves:
+            self.line("if (call->status) goto adarray_out;")
+        self.depth -= 1
+        self.line("}")
 
     def vector(self, s: For) -> None:
         """Print that iterations may run side by side, and their sums be added up in any order."""
@@ -232,14 +266,26 @@ class ThreadCPrinter(ThreadPrinter):
         for t, name, size in self.work:
             self.line(f"{t} *restrict const {name} = malloc({size});")
         if self.taped:
-            count = "threads_" if self.waits else "1"
+            count = self._tapes()
             self.line(f"adarray_tape *const tapes_ = calloc({count}, sizeof(adarray_tape));")
+
+    def _tapes(self) -> str:
+        """Return how many tapes there are: of threads, or of parts of loops that are shared."""
+        if self.waits:
+            return "threads_"
+        parts = [
+            s.stop.value
+            for s in all_statements(self.kernel.body)
+            if isinstance(s, For) and s.kind == PARALLEL and is_taped(s.body)
+            if isinstance(s.stop, Const)
+        ]
+        return str(1 + max(parts, default=0))
 
     def _release(self) -> None:
         for _, name, _ in self.work:
             self.line(f"free({name});")
         if self.taped:
-            count = "threads_" if self.waits else "1"
+            count = self._tapes()
             self.line(f"for (int64_t i_ = 0; i_ < {count}; i_++) free(tapes_[i_].data);")
             self.line("free(tapes_);")
 
@@ -537,8 +583,8 @@ class ThreadCPrinter(ThreadPrinter):
         self.let(s.name, s.dtype, f"({CTYPES[s.dtype]}){text}")
 
 
-def source(kernel: ThreadKernel, name: str, threads: bool) -> str:
-    """Return the text of a kernel as a function of C."""
-    printer = ThreadCPrinter(kernel, name, threads)
+def source(kernel: ThreadKernel, name: str, threads: bool, forks: int = 1) -> str:
+    """Return the text of a kernel as a function of C; see `ThreadCPrinter`."""
+    printer = ThreadCPrinter(kernel, name, threads, forks)
     arrays = TAPE_ARRAYS if printer.leaves else ""
     return BRANCHES + HEAD + arrays + printer.source() + END

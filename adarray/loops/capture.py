@@ -24,6 +24,7 @@ from adarray.core.trace import Handle, levels_of
 from adarray.jitting.shared.symbolic import UntraceableError, concrete
 from adarray.kernels.geometry import Launch
 from adarray.kernels.operation import Operation
+from adarray.kernels.spread import BLOCK
 from adarray.kernels.types import FLOATS
 from adarray.loops import comparing, names
 from adarray.loops.attributes import attributes, names_for
@@ -48,7 +49,7 @@ from adarray.loops.lower.kinds import COMPLEX
 from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
-from adarray.loops.policy import not_worthwhile, trips
+from adarray.loops.policy import not_worthwhile, trips, unrolled
 from adarray.loops.products import Product
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
@@ -113,8 +114,9 @@ def _answer(
     if results is None:
         _note(recorder, place, iterable, before, "it raises an error", 0)
         return None
-    operation = _operations.of(loop, recorder.memory_limit)
-    _note(recorder, place, iterable, before, "", 0, operation)
+    assert call.operation is not None
+    seconds = unrolled(place.loop, call.forms, iterable)
+    _note(recorder, place, iterable, before, "", 0, call.operation, seconds)
     return results
 
 
@@ -160,6 +162,7 @@ def _note(
     reason: str,
     line: int,
     operation: Operation | None = None,
+    seconds: float = 0.0,
 ) -> None:
     """Note what has become of a loop, for `explain`."""
     loop = place.loop
@@ -167,8 +170,9 @@ def _note(
     last = loop.end_lineno or loop.lineno
     count = None if iterable is None else trips(iterable)
     taped = None if operation is None else functools.partial(_taped, operation)
+    line = line or loop.lineno
     recorder.recording.loops.append(
-        LoopNote(where, last, place.function, count, before, reason, line or loop.lineno, taped)
+        LoopNote(where, last, place.function, count, before, reason, line, taped, seconds)
     )
 
 
@@ -215,6 +219,7 @@ class LoopCall:
         self._asked = False  # whether the text depends on what arrays of integers hold
         self.written = self.loop = self._with_one_name()
         self.products: dict[str, Product] = {}
+        self.operation: Operation | None = None  # that the loop is recorded as
         self.forms = {n: form_of(x) for n, x in self.values.items()}
         for name in alone & self.values.keys() & changed_lists(self.loop):
             self._note_list(name)
@@ -238,9 +243,11 @@ class LoopCall:
             n for n, x in self.values.items()
             if isinstance(x, Handle) and isinstance(self.forms[n], ArrayForm)
         )  # fmt: skip
+        usual = "range" not in self.place.local and self._global("range") is range
         self.loop, self.products = _loops.with_products(
-            self.loop, self.forms, self.iterable, traced
-        )
+            self.loop, self.forms, self.iterable, traced,
+            frozenset(self.place.wanted) if usual else None,
+        )  # fmt: skip
         self.forms |= {n: p.form(self.forms) for n, p in self.products.items()}
 
     def _writes_factors(self, loop: LoopKernel) -> bool:
@@ -483,6 +490,13 @@ class LoopCall:
                 raise UntraceableError(f"jit, internal: {name} is not within {low} and {high}")
         operation = _operations.of(loop, recorder.memory_limit)
         operands, launch = self._bound(loop, operation, recorder)
+        spread = None
+        if _computing()[1] and not self.is_batched():  # on a device
+            spread = _operations.spread(loop, launch.integers, recorder.memory_limit)
+        if spread is not None:
+            operation, blocks = spread
+            launch = launch._replace(grid=(blocks, 1, 1), block=(BLOCK, 1, 1))
+        self.operation = operation
         compares = checking() and not self.is_batched()
         expected = comparing.expected(self) if compares else None
         by_name: dict[str, Any] = {}

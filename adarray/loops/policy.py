@@ -23,6 +23,7 @@ _WRITING = ((0, 1 << 26),)
 _SHARED = ((0, 1 << 14), (500, 1 << 26))
 _PRODUCTS = ((0, 1 << 7), (1_000, 1 << 12), (2_000, 1 << 26))
 _ON_DEVICE = ((3_200, 1 << 7), (32_000, 1 << 11), (160_000, 1 << 14), (800_000, 1 << 22))
+_OPERATION_S = 3e-8  # seconds of an operation on elements in NumPy, at least
 _UNKNOWN = 32  # iterations of a loop of which nothing is known before it runs
 _RECORDED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript, ast.AugAssign)
 _PRODUCT_NAMES = frozenset(("dot", "matmul", "inner", "vdot", "tensordot", "einsum"))
@@ -54,9 +55,7 @@ def not_worthwhile(
     on_device : bool
         Whether a GPU would run it, whose single threads are slow.
     """
-    counted = trips(iterable)
-    if counted is None and isinstance(loop, ast.For):
-        counted = extent(loop.iter, variables)
+    counted = _trips(loop, variables, iterable)
     if counted is not None and counted < 2:
         return f"it has {counted} iterations"
     calls = (_UNKNOWN if counted is None else counted) * _calls(loop.body, variables, counted)
@@ -80,6 +79,24 @@ def not_worthwhile(
     if not _pays(calls, width, _PRODUCTS):
         return f"it multiplies matrices, of {width} elements"
     return None
+
+
+def _trips(
+    loop: ast.For | ast.While, variables: Mapping[str, Form], iterable: Any
+) -> int | None:  # fmt: skip
+    """Return the number of iterations, None if it is not known."""
+    counted = trips(iterable)
+    if counted is None and isinstance(loop, ast.For):
+        counted = extent(loop.iter, variables)
+    return counted
+
+
+def unrolled(loop: ast.For | ast.While, variables: Mapping[str, Form], iterable: Any) -> float:
+    """Return the seconds that the operations of a loop take in NumPy, at least; 0: not known."""
+    counted = _trips(loop, variables, iterable)
+    return (
+        0.0 if counted is None else _OPERATION_S * counted * _calls(loop.body, variables, counted)
+    )
 
 
 def _pays(calls: int, width: int, limits: tuple[tuple[int, int], ...], threads: int = 1) -> bool:

@@ -3,6 +3,9 @@
 In the syntax tree that is lowered ``x[:, i] @ y[:, i + 1:n]`` is ``xy[i, i + 1:n]``, where ``xy``
 is ``x.T @ y``: another variable of the loop. Its indices are those of the products, along axes of
 the same extents, so what is read, and which errors there are, stays as it is.
+
+A loop that adds up such a product by itself, ``for k in range(n): c[i, j] += a[i, k] * b[k, j]``,
+is ``c[i, j] += ab[i, j]``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from adarray.loops import names
+from adarray.loops.contractions import Contraction, contractions
 from adarray.loops.forms import ArrayForm, Form
 from adarray.loops.names import Loop
 from adarray.loops.policy import extent
@@ -27,6 +31,7 @@ _FEWEST = 1 << 16  # scalar products: a loop with fewer is short
 _DEEPEST = 16  # products of shorter vectors are no work for BLAS
 _MEMORY = 2  # times as large as its factors: what a product may be
 _USED = 4  # at least this part of an axis of a product is read
+_LEAST_SUMMED = 1 << 18  # products that a loop adds up by itself, for which BLAS is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,11 @@ class _Rows:
 
 
 def products(
-    loop: Loop, forms: Mapping[str, Form], iterable: Any, traced: Set[str]
+    loop: Loop,
+    forms: Mapping[str, Form],
+    iterable: Any,
+    traced: Set[str],
+    read_later: Set[str] | None = None,
 ) -> tuple[Loop, dict[str, Product]]:
     """Return a loop that reads products of arrays, and these by their names.
 
@@ -91,14 +100,19 @@ def products(
         What it runs over.
     traced : set of str
         Variables that are recorded: a product of others would be a constant.
+    read_later : set of str, optional
+        Variables that are read behind the loop; None: loops that add up products stay as they
+        are, since ``range`` is not Python's.
     """
-    if not isinstance(loop, ast.For) or not any(map(_is_product, ast.walk(loop))):
+    if not isinstance(loop, ast.For):
         return loop, {}
     finder = _Finder(loop, forms, traced)
     found: dict[int, tuple[Product, ast.expr]] = {}
-    for node, ranges in _steady(loop, iterable, forms):
+    sums = {} if read_later is None else contractions(loop, forms, read_later)
+    products_of = {id(c.product): k for k, c in sums.items()}
+    for node, ranges in _steady(loop, iterable, forms, sums):
         operands = finder.rows(node)
-        if operands is not None and finder.pays(operands, ranges):
+        if operands is not None and finder.pays(operands, ranges, id(node) in products_of):
             left, right = operands
             shape = (left.index, right.index)
             index = ast.Tuple(list(map(copy.deepcopy, shape)), ast.Load())
@@ -114,7 +128,10 @@ def products(
         if product not in name_of:
             name_of[product] = name
             used = used | {name}
-    replacing = _Replacing({k: (name_of[p], index) for k, (p, index) in found.items()})
+    replacing = _Replacing(
+        {k: (name_of[p], index) for k, (p, index) in found.items()},
+        {k: c.statement for k, c in sums.items() if id(c.product) in found},
+    )
     return replacing.loop(loop), {name: p for p, name in name_of.items()}
 
 
@@ -123,7 +140,7 @@ def _is_product(node: ast.AST) -> bool:
 
 
 def _steady(
-    loop: ast.For, iterable: Any, forms: Mapping[str, Form]
+    loop: ast.For, iterable: Any, forms: Mapping[str, Form], sums: Mapping[int, Contraction]
 ) -> Iterator[tuple[ast.BinOp, dict[str, int]]]:
     """Yield products that each iteration of loops over ranges computes.
 
@@ -134,7 +151,9 @@ def _steady(
     def inside(body: Sequence[ast.stmt], ranges: dict[str, int]) -> Any:
         for s in body:
             if isinstance(s, ast.For):
-                if isinstance(s.target, ast.Name):
+                if id(s) in sums:
+                    yield from inside([sums[id(s)].statement], ranges)
+                elif isinstance(s.target, ast.Name):
                     around = max(ranges.values(), default=0)
                     known = extent(s.iter, forms)
                     trips = around // 2 if known is None else known
@@ -201,8 +220,13 @@ class _Finder:
             return None
         return _Rows(Factor(e.id, summed), index)
 
-    def pays(self, operands: tuple[_Rows, _Rows], ranges: dict[str, int]) -> bool:
-        """Whether much of the product is read, and it is large, but not too large."""
+    def pays(
+        self, operands: tuple[_Rows, _Rows], ranges: dict[str, int], summed: bool = False
+    ) -> bool:
+        """Whether much of the product is read, and it is large, but not too large.
+
+        It need not be as large where a loop adds it up by itself (`summed`).
+        """
         counts, variables, sizes = [], [], []
         for r in operands:
             form = self._forms[r.factor.array]
@@ -223,7 +247,8 @@ class _Finder:
         if not variables or len(set(variables)) < len(variables):  # the diagonal alone
             return False
         total = counts[0] * counts[1]
-        return total >= _FEWEST and total <= _MEMORY * sum(sizes)
+        large = total * depth >= _LEAST_SUMMED if summed else total >= _FEWEST
+        return large and total <= _MEMORY * sum(sizes)
 
     def _is_narrow(self, part: ast.Slice) -> bool:
         """Whether both bounds of a slice move along: ``i:i + 3``."""
@@ -244,8 +269,11 @@ def _is_shifted(index: ast.expr) -> bool:
 class _Replacing(ast.NodeTransformer):
     """Copies a loop, with elements of products in the place of some nodes."""
 
-    def __init__(self, found: Mapping[int, tuple[str, ast.expr]]) -> None:
+    def __init__(
+        self, found: Mapping[int, tuple[str, ast.expr]], sums: Mapping[int, ast.stmt]
+    ) -> None:  # fmt: skip
         self._found = found
+        self._sums = sums
 
     def loop(self, loop: ast.For) -> Loop:
         """Return the copy."""
@@ -254,6 +282,7 @@ class _Replacing(ast.NodeTransformer):
         return out
 
     def _copied(self, node: ast.AST) -> ast.AST:
+        node = self._sums.get(id(node), node)
         found = self._found.get(id(node))
         if found is not None and isinstance(node, ast.expr):
             name, index = found

@@ -226,16 +226,17 @@ class CPUEngine(CompilingEngine):
         text: str,
         name: str,
         shared: int = 0,  # noqa: ARG002
+        alone: bool = False,
     ) -> Callable[[int], None]:
         """Compile ``void name(void *data)``; return what calls it with an address.
 
         Where there are several threads, each of them calls it with the same address, and they
-        share the work by what they find there. The text defines ``name_scratch`` too, as kernels
-        of plans do.
+        share the work by what they find there, unless the caller is `alone`. The text defines
+        ``name_scratch`` too, as kernels of plans do.
         """
         from adarray_backends.cpu.sources import compiled  # only kernels of users need it
 
-        return compiled(self.library, self.threads, text, name)
+        return compiled(self.library, 1 if alone else self.threads, text, name)
 
     # -- memory ----------------------------------------------------------------------------
 

@@ -77,7 +77,13 @@ class CudaEngine(DeviceEngine, CompilingEngine):
 
     language = "CUDA"  # of what `compile_source` takes
 
-    def compile_source(self, text: str, name: str, shared: int = 0) -> Any:
+    def compile_source(
+        self,
+        text: str,
+        name: str,
+        shared: int = 0,
+        alone: bool = False,  # noqa: ARG002
+    ) -> Any:
         """Compile a kernel; return CuPy's function of it, which may have so much shared memory."""
         import cupy
         from adarray_backends.cuda import modules, nvrtc

@@ -17,6 +17,7 @@ def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take small products, too, and compare loops with those of Python."""
     monkeypatch.setattr(found_products, "_FEWEST", 1)
     monkeypatch.setattr(found_products, "_DEEPEST", 2)
+    monkeypatch.setattr(found_products, "_LEAST_SUMMED", 1)
     monkeypatch.setattr(policy, "_LIMITS", ((1, 1 << 30),))
     monkeypatch.setattr(policy, "_PRODUCTS", ((0, 1 << 30),))
     monkeypatch.setenv("ADARRAY_CHECK", "1")
@@ -95,9 +96,100 @@ def band(x, y):
     return np.sum(out * out)
 
 
+def added_up(x, y):
+    out = np.zeros((len(x), len(y)), x.dtype)
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(x.shape[1]):
+                out[i, j] += x[i, k] * y[k, j]
+    return np.sum(np.sin(out))
+
+
+def added_up_transposed(x, y):
+    out = x * y
+    for i in range(9):
+        for j in range(9):
+            s = 0.0
+            for k in range(len(x)):
+                s -= y[j, k] * x[k, i]
+            out[i, j] *= 2 * s
+    return np.sum(out * out)
+
+
+def added_up_between(x, y):
+    out = x * y
+    for i in range(9):
+        for k in range(9):
+            for j in range(i + 1):
+                out[i, j] += y[i, k] * x[k, j]
+    return np.sum(out * out)
+
+
+def scaled(x, y):
+    out = np.zeros((len(x), len(y)), x.dtype)
+    alpha = 0.5 * y[0, 0]
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(x.shape[1]):
+                out[i, j] += alpha * x[i, k] * y[k, j]
+    return np.sum(np.sin(out))
+
+
+def triangular(x, y):
+    out = np.zeros((len(x), len(y)), x.dtype)
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(i):
+                out[i, j] += x[i, k] * y[k, j]
+    return np.sum(out * out)
+
+
+def index_read_later(x, y):
+    out = np.zeros((len(x), len(y)), x.dtype)
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(x.shape[1]):
+                out[i, j] += x[i, k] * y[k, j]
+            out[i, j] *= k
+    return np.sum(out * out)
+
+
+def of_itself(x, y):
+    out = y * 1.0
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(x.shape[1]):
+                out[i, j] += 0.01 * x[i, k] * out[k, j]
+    return np.sum(out * out)
+
+
+def cut_off(x, y):
+    out = np.zeros((len(x), len(y)), int)
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(x.shape[1]):
+                out[i, j] -= x[i, k].astype(int) * y[k, j].astype(int)
+    return np.sum(x) + np.sum(out)
+
+
+def other_range(x, y):
+    def range(n):  # noqa: A001
+        return (0, 1)
+
+    out = x * y
+    for i in (0, 1, 2):
+        for j in (3, 4, 5):
+            for k in range(9):
+                out[i, j] += x[i, k] * y[k, j]
+    return np.sum(out * out)
+
+
 @pytest.mark.parametrize(
     ("f", "hoisted"),
     [
+        (added_up, True), (added_up_transposed, True), (added_up_between, True),
+        (triangular, False), (index_read_later, False), (of_itself, False), (cut_off, False),
+        (other_range, False),
         (columns, True), (rows, True), (negative, True), (written, False),
         (written_by_another_name, False), (bound_anew, False), (now_and_then, False),
         (diagonal, False), (band, False),
@@ -128,6 +220,12 @@ def test_products_of_loops(
     for a, b in zip(got[1], want[1], strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), near, near * np.abs(b).max())
     assert bool(taken) == hoisted
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_scaled_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factor is multiplied behind the product, if that takes no digits from the sum."""
+    test_products_of_loops(scaled, dtype == "float64", dtype, monkeypatch)
 
 
 @pytest.mark.parametrize("shift", [0, 1])

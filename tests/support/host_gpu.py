@@ -47,14 +47,15 @@ class Function:
 
     def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0) -> None:
         """Run it."""
-        values = []  # arrays by their addresses, numbers as they are
-        for x in args:
+        values: list[Any] = []  # arrays by their addresses, numbers as they are
+        for x in args:  # without functions of NumPy: a function that is recorded may call this
             if isinstance(x, device.Array):
                 assert x.v.flags.c_contiguous
-                values.append(np.array([x.v.ctypes.data], np.uintp))
+                values.append(_FFI.new("uintptr_t[]", [x.v.ctypes.data]))
             else:
-                values.append(np.atleast_1d(x))
-        pointers = [_FFI.cast("void *", x.ctypes.data) for x in values]
+                assert isinstance(x, np.generic)
+                values.append(_FFI.from_buffer(bytearray(x.tobytes())))
+        pointers = [_FFI.cast("void *", x) for x in values]
         assert shared_mem <= 1 << 17
         status = self._launch(_FFI.new("void *[]", pointers), [*grid], [*block])
         assert status == 0, "a barrier was not reached by all threads"
@@ -73,7 +74,13 @@ class HostGpu(device.StandInEngine):
     together = False
     _functions: dict[str, Function] = {}  # noqa: RUF012  (a cache)
 
-    def compile_source(self, text: str, name: str, shared: int = 0) -> Function:
+    def compile_source(
+        self,
+        text: str,
+        name: str,
+        shared: int = 0,
+        alone: bool = False,
+    ) -> Function:
         """Return a kernel of a text."""
         key = hashlib.sha256(f"{self.together} {text}".encode()).hexdigest()
         if key not in self._functions:

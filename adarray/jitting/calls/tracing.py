@@ -245,6 +245,7 @@ class Tracing:
             variant.tree.insert(run.recorded, proof)
             variant.tree.seconds += run.seconds
             variant.recorded = run.seconds
+            variant.unrolled = sum(n.unrolled for n in run.recorded.recording.loops)
             if variant.tree.eager:
                 entry.give_up(variant.tree.eager)
                 return variant
@@ -288,7 +289,8 @@ class Tracing:
         """
         refused = checking() or entry.donates or variant.device is not None
         if variant.trial is None and not refused:
-            variant.trial = Trial(variant.recorded, variant.tree.recordings == 1)
+            first = variant.tree.recordings == 1
+            variant.trial = Trial(variant.recorded, first, variant.unrolled)
         variant.fast = self._fast(variant, captured, bound)
 
     @staticmethod

@@ -77,6 +77,7 @@ class StateVariant:
         self.waits = False  # whether there is none because something is not compiled yet
         self.unproven = ""  # why another recording has to agree with the last one
         self.recorded = 0.0  # seconds that the last recorded run took
+        self.unrolled = 0.0  # those that its captured loops take without jit, at least
         # Whether compiled code is faster than the function itself; None: not asked.
         self.trial: Trial | None = None
         self.written: list[int] = []  # inputs that some path writes into
