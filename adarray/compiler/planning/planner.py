@@ -59,8 +59,9 @@ from adarray.compiler.stencil.strips import Strips
 
 # How often what a kernel recomputes is chosen, given what it recomputes already: it reads other
 # arrays than before. Those that read least memory in all are taken, with the first where what is
-# in memory anyway is not known (see `Recompute`).
-ROUNDS = 1, 2, 5
+# in memory anyway is not known (see `Recompute`). With what is near, a value may come from another
+# one and from what an operation gives of inputs.
+ROUNDS = (1, False), (2, False), (5, False), (2, True)
 
 
 def plan(
@@ -174,7 +175,7 @@ class Planner:
         self.nodes: dict[int, Nodes] = {}
         self.lowered: dict[int, Lowered] = {}
         self.on_kernel = on_kernel
-        self.rounds = ROUNDS[0]
+        self.rounds = ROUNDS[0][0]
         self.pipelines: dict[int, Pipeline | Strips] = {}
         self.families: dict[int, Family] = {}
         self.recompute = Recompute(self.fusion, self.requested)
@@ -277,11 +278,13 @@ class Planner:
         if self._tried(ROUNDS[0], self._has_strips):
             return
         recompute.likely = likely
-        self.rounds = min(ROUNDS, key=lambda rounds: self._tried(rounds, self._moved))
+        best = min(ROUNDS, key=lambda rounds: self._tried(rounds, self._moved))
+        self.rounds, recompute.near = best
 
-    def _tried(self, rounds: int, measure: Callable[[list[Group]], float]) -> float:
+    def _tried(self, rounds: tuple[int, bool], measure: Callable[[list[Group]], float]) -> float:
         """Return what a function says of the groups that so many rounds lead to."""
-        on_kernel, self.on_kernel, self.rounds = self.on_kernel, None, rounds
+        on_kernel, self.on_kernel = self.on_kernel, None
+        self.rounds, self.recompute.near = rounds
         result = measure([group for group in self._settled() if not group.dead])
         for group in self.fusion.groups:
             self._own(group)  # and not a piece of it
@@ -290,7 +293,8 @@ class Planner:
         self.lowered.clear()
         self.recompute.chosen.clear()
         self.recompute.spent.clear()
-        self.on_kernel, self.rounds = on_kernel, ROUNDS[0]
+        self.on_kernel = on_kernel
+        self.rounds, self.recompute.near = ROUNDS[0]
         return result
 
     def _has_strips(self, groups: list[Group]) -> bool:

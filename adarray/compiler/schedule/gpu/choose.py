@@ -70,7 +70,7 @@ FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
 # thread's: it waits for memory some 60 ns for each element. A block that shares a line moves eight
 # times the bytes, out of the cache mostly, and as many threads as there are wait.
 LINES = 1024
-# Threads of an SM from which on groups share rows that lie side by side: fewer would wait for memory.
+# Threads of an SM from which on groups share rows that lie side by side: fewer would wait longer.
 SIDE_BY_SIDE = 64
 LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks share it
 

@@ -167,9 +167,7 @@ def crossed(loop: For, kernel: Kernel) -> int:
     """
     along, fixed = neighbours(loop)
     lets = {
-        s.name: s.value
-        for s in statements(loop.body)
-        if isinstance(s, Let) and s.name not in fixed
+        s.name: s.value for s in statements(loop.body) if isinstance(s, Let) and s.name not in fixed
     }
     dtypes = {b.name: b.dtype for b in kernel.buffers}
     most = 0
@@ -178,10 +176,7 @@ def crossed(loop: For, kernel: Kernel) -> int:
             continue
         for s in inner.body:
             places = [
-                (e.buffer, e.index)
-                for x in expressions(s)
-                for e in walk(x)
-                if isinstance(e, Load)
+                (e.buffer, e.index) for x in expressions(s) for e in walk(x) if isinstance(e, Load)
             ]
             if isinstance(s, Store):
                 places.append((s.buffer, s.index))
