@@ -152,6 +152,7 @@ PROGRAMS = {
     "swapped": (swapped, ((60000, 29), (29, 1)), ((300, 9), (9, 1))),
     "largest": (largest, ((11, 304, 256),), ((3, 70, 36),)),
     "lines": (lines, ((1710, 87),), ((300, 5),)),
+    "few lines": (lines, ((70000, 6),), ((97, 5),)),
     "marched": (marched, ((64, 4096),), ((9, 31),)),
     "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
     "taken": (taken, ((20, 30, 2000),), ((3, 30, 7),)),
@@ -194,6 +195,7 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(short_axes, "PAIRS", 64)
     monkeypatch.setattr(short_axes, "TRANSPOSED", 64)
     monkeypatch.setattr(steps, "ACROSS", 4)
+    monkeypatch.setattr(steps, "CHUNK", 4)
     cases = []
     for name, (f, *_) in PROGRAMS.items():
         made = arrays(name, small=True)
@@ -288,6 +290,16 @@ def test_large_sums_over_rows_are_not_updated_in_memory() -> None:
 def test_lines_of_a_running_fold_are_shared() -> None:
     rows = [s.facts.rows for s in schedules("scanned")]
     assert rows.count(32 * 64) >= 2  # forward and backward
+
+
+def test_few_long_lines_of_running_folds_are_cut_in_chunks() -> None:
+    """No thread goes through a whole line: most take chunks, and a block takes what these give."""
+    rows = [s.facts.rows for s in schedules("few lines")]
+    assert max(rows) >= 6 * 1000
+    for s in schedules("few lines"):
+        launch = launch_of(s, GPU)
+        threads = launch.blocks * launch.chunks * s.block
+        assert s.facts.rows < 64 or threads >= s.facts.rows
 
 
 def test_what_is_stored_is_read_in_the_same_loop() -> None:
