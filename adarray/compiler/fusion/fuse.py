@@ -384,8 +384,10 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
         return widest
     few, many = shape[best] < 8, 64 * shape[best]
     if along:
-        # Not the last axis, which folds are over more often than not.
+        # Not the last axis, which folds are over more often than not; nor one along which
+        # everything large lies side by side.
         free = others[:-1] if others[-1:] == axes[-1:] else others
+        free = [a for a in free if reach[a] != 1 or shape[a] == 1]
         widest = max(free, key=lambda a: shape[a], default=best)
         few, many = shape[best] < LEAST, 8 * shape[best]
     elif summed or not others:

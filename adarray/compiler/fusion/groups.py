@@ -28,6 +28,9 @@ DEPTH = 3
 AGAIN = 2
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
+# Bytes of folds over the outer axis that a block goes through in every row: those of two blocks
+# for each SM stay in the cache of a GPU.
+UPDATED = 128 << 10
 Classes = tuple[int, ...]
 GroupKind: TypeAlias = Literal["rows", "small", "step", "line"]
 
@@ -174,6 +177,8 @@ class AxisAssignment:
             return self.refuse("too many regions lie inside each other")
         if folded(self.value) and not self._fits():
             return self.refuse("the fold over the outer axis is too large for every thread")
+        if folded(self.value) and self.threads and not small and self._updates_much():
+            return self.refuse("sums over rows would be updated in memory in every row")
         for a, n in enumerate(self.shape):
             if n != 1 and self.classes[a] < 0:
                 self.classes[a] = self._any_class(n, small)
@@ -216,6 +221,20 @@ class AxisAssignment:
         if self.group.outer < 0 or not any(self.classes[a] == self.group.outer for a in axes):
             return True
         return self.value.size <= TOTAL
+
+    def _updates_much(self) -> bool:
+        """Whether rows that are folded themselves would go through large sums over rows each time.
+
+        Without folds of rows, each thread has its part of such sums in registers.
+        """
+        g = self.group
+        axes = folded(self.value)
+        totals = sum(t.nbytes for t in g.totals if t.size > 1)
+        if any(self.classes[a] == g.outer for a in axes):
+            if self.value.size == 1 or totals + self.value.nbytes <= UPDATED:
+                return False
+            return any(folded(m) and m not in g.totals for m in g.members)
+        return totals > UPDATED
 
     def _reads_elsewhere(self) -> bool:
         """Whether a number that is computed where it is read needs a certain row of a member."""

@@ -21,6 +21,7 @@ class Folds:
     # Classes of the outer loop: `outer`, and those that were joined to it.
     joint: frozenset[int]
     blocked: bool
+    spread: bool
     size: int
     low: Affine
     extents: list[int]
@@ -139,10 +140,15 @@ class Folds:
         self.scope.emit(For(var, integer(0), size, body, "vector"))
 
     def _partial(self, node: KernelNode) -> str:
-        """Declare a scalar for the fold of one vector loop; none if the fold is one itself."""
+        """Declare a scalar for the fold of one vector loop; none if the fold is one itself.
+
+        Threads of a GPU fold what they have of all rows into a number before they meet.
+        """
         if not node.total and not self.stages.results(node):
             return ""
         if node.total and self.scope.here == 0:
+            return ""
+        if node.total and self.spread and not any(c >= 0 for c in node.result):
             return ""
         name = self.scope.fresh("p")
         start = neutral(node.combine, node.dtype)

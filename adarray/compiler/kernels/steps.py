@@ -44,6 +44,9 @@ def own_use(fusion: Fusion, operand: Value) -> Use:
 # Returns what a step reads at an index by axis, and where it is written.
 Term = Callable[[dict[int, Affine]], tuple[Expr, Expr]]
 ACROSS = 4096  # elements of running folds side by side, from which on a GPU takes line by line
+# Chunks of a line of running folds, and elements of each, from which on threads take chunks of a
+# line, and how many threads a GPU has for all lines.
+CHUNK, THREADS = 64, 1 << 16
 
 
 def reference(nodes: Nodes, operand: Value) -> Ref:
@@ -214,10 +217,93 @@ class Serial:
         return Lowered(kernel, tuple(names), tuple(k[1] for k in ints))
 
 
-def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> Lowered:
-    """Return the kernel of running folds along an axis."""
-    axis, combine_ = p.axis % value.ndim, p.combine
+def scan(p: PrefixScan, value: Value, nodes: Nodes, target: Target) -> list[Lowered]:
+    """Return the kernels of running folds along an axis: one, or three of few long lines."""
     ref = reference(nodes, value.args[0])
+    n = value.shape[p.axis % value.ndim]
+    lines = value.size // n if n else 0
+    beside = math.prod(value.shape[p.axis % value.ndim + 1 :]) > 1
+    if target.along and beside and n >= CHUNK * CHUNK and lines * CHUNK <= THREADS:
+        return _in_chunks(p, value, ref, nodes, target)
+    return [_scan(p, value, ref, nodes, target)]
+
+
+def _in_chunks(
+    p: PrefixScan, value: Value, ref: Ref, nodes: Nodes, target: Target
+) -> list[Lowered]:
+    """Return kernels that fold chunks of lines, what these give, and all with what is before."""
+    axis, n, dtype = p.axis % value.ndim, value.shape[p.axis % value.ndim], value.dtype.name
+    count = max(CHUNK, min(n // CHUNK, THREADS * n // value.size))
+    size = -(-n // count)
+    count = -(-n // size)
+    shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
+    folds, sums = (Value(SAME, (), shape, value.dtype) for _ in range(2))
+    order = [a for a, m in enumerate(shape) if m != 1]
+    kinds = ["parallel", *["serial"] * (len(order) - 1)]
+    strides = c_strides(shape)
+    start = neutral(p.combine, dtype)
+    if start == Const(dtype, 0.0):
+        start = Const(dtype, -0.0)
+
+    def chunk(s: Serial, by_axis: dict[int, Affine], stores: bool, *first: Expr) -> str:
+        """Write the folds of a chunk; return their name."""
+        total = s.scope.fresh("r")
+        s.scope.emit(Local(total, dtype, None, start))
+        for x in first:
+            s.scope.emit(Fold(total, p.combine, x))
+        own, _ = s.scope.index(by_axis[axis])
+        s.scope.open()
+        step = Affine(0, ((s.scope.index_name("i", 0, size - 1, s.scope.here), 1),))
+        by_axis = by_axis | {axis: combine([(size, by_axis[axis]), (1, step)])}
+        full = tuple(by_axis.get(a, NOTHING) for a in range(value.ndim))
+        expr, _ = s.values.read(ref, full)
+        s.scope.emit(Fold(total, p.combine, expr))
+        if stores:
+            own_strides = c_strides(value.shape)
+            at, _ = s.scope.index(combine(list(zip(own_strides, full, strict=True))))
+            s.scope.emit(Store(s.target, at, Var(dtype, total)))
+        body = s.scope.close()
+        width = s.scope.number("n", size, literal=False)
+        rest = Apply("int64", "subtract", (
+            s.scope.number("n", n, literal=False), Apply("int64", "multiply", (own, width)),
+        ))  # fmt: skip
+        stop = Apply("int64", "minimum", (width, rest))
+        s.scope.emit(For(step.terms[0][0], integer(0), stop, body, "serial"))
+        return total
+
+    def place(s: Serial, by_axis: dict[int, Affine]) -> Expr:
+        """Return where what is known of a chunk is."""
+        return s.scope.index(combine([(strides[a], by_axis[a]) for a in order]))[0]
+
+    one, all_ = Serial(folds, nodes), Serial(value, nodes)
+    before = all_.values.buffer(ValueMemory(sums))
+
+    def fold(index: tuple[Affine, ...]) -> None:
+        by_axis = dict(zip(order, index, strict=True))
+        total = chunk(one, by_axis, False)
+        one.scope.emit(Store(one.target, place(one, by_axis), Var(dtype, total)))
+
+    def run(index: tuple[Affine, ...]) -> None:
+        by_axis = dict(zip(order, index, strict=True))
+        here, (own, _) = place(all_, by_axis), all_.scope.index(by_axis[axis])
+        first = Apply("bool", "less", (own, integer(1)))
+        step = all_.scope.number("n", strides[axis], literal=False)
+        at = Apply("int64", "where", (first, here, Apply("int64", "subtract", (here, step))))
+        known = Apply(dtype, "where", (first, start, Load(dtype, before, at)))
+        chunk(all_, by_axis, True, known)
+
+    one.loops([shape[a] for a in order], kinds, fold)
+    all_.loops([shape[a] for a in order], kinds, run)
+    one.flatten()
+    all_.flatten()
+    known = Ref(None, ValueMemory(folds), None, strided(0, strides))
+    middle = _scan(PrefixScan(p.combine, axis), sums, known, nodes, target)
+    return [one.lowered("out"), middle, all_.lowered("out")]
+
+
+def _scan(p: PrefixScan, value: Value, ref: Ref, nodes: Nodes, target: Target) -> Lowered:
+    """Return the kernel of running folds along an axis of what a reference shows."""
+    axis, combine_ = p.axis % value.ndim, p.combine
     s = Serial(value, nodes)
     shape, dtype = value.shape, value.dtype.name
     strides = c_strides(shape)

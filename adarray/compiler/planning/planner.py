@@ -66,8 +66,9 @@ from adarray.compiler.stencil.strips import Strips
 
 # How often what a kernel recomputes is chosen, given what it recomputes already: it reads other
 # arrays than before. Those that read least memory in all are taken, with the first where what is
-# in memory anyway is not known (see `Recompute`).
-ROUNDS = 1, 2, 5
+# in memory anyway is not known (see `Recompute`). With what is near, a value may come from another
+# one and from what an operation gives of inputs.
+ROUNDS = (1, False), (2, False), (5, False), (2, True)
 # The share of the time without it that steps on a line in one kernel are worth.
 WORTH = 0.9
 
@@ -310,12 +311,16 @@ class Planner:
         if self._tried(ROUNDS[0], self._has_strips):
             return
         recompute.likely = likely
-        self.rounds = min(ROUNDS, key=lambda rounds: self._tried(rounds, self._moved))
+        self._recompute_in(min(ROUNDS, key=lambda rounds: self._tried(rounds, self._moved)))
 
-    def _tried(self, rounds: int, measure: Callable[[list[Group]], float]) -> float:
+    def _recompute_in(self, rounds: tuple[int, bool]) -> None:
+        self.rounds, self.recompute.near = rounds, rounds[1]
+
+    def _tried(self, rounds: tuple[int, bool], measure: Callable[[list[Group]], float]) -> float:
         """Return what a function says of the groups that so many rounds lead to."""
         on_kernel, before = self.on_kernel, self.rounds
-        self.on_kernel, self.rounds = None, rounds
+        self.on_kernel = None
+        self._recompute_in(rounds)
         result = measure([group for group in self._settled() if not group.dead])
         for group in self.fusion.groups:
             self._own(group)  # and not a piece of it
@@ -324,7 +329,8 @@ class Planner:
         self.lowered.clear()
         self.recompute.chosen.clear()
         self.recompute.spent.clear()
-        self.on_kernel, self.rounds = on_kernel, before
+        self.on_kernel = on_kernel
+        self._recompute_in(before)
         return result
 
     def _has_strips(self, groups: list[Group]) -> bool:
@@ -400,7 +406,7 @@ class Planner:
         """Find the nodes of a group, with what it computes again."""
         wanted = self._wanted(group)
         nodes = self._nodes(group, wanted)
-        for _ in range(self.rounds):
+        for _ in range(self.rounds[0]):
             if not self.recompute.choose(group, nodes):
                 break
             nodes = self._nodes(group, wanted)
@@ -410,7 +416,7 @@ class Planner:
         """Find the kernel of a line, with what it computes again where that leaves enough of it."""
         wanted = self._wanted(group)
         kernel = self.lines.kernel(group, wanted, self.recompute.cloned)
-        for _ in range(self.rounds):
+        for _ in range(self.rounds[0]):
             if not self.recompute.choose(group, kernel.nodes):
                 break
             kernel = self.lines.kernel(group, wanted, self.recompute.cloned)

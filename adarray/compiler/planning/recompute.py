@@ -59,6 +59,8 @@ class Recompute:
         self.sources: dict[Value, int] = {}
         self.chosen: set[tuple[Value, int]] = set()
         self.spent: Counter[int] = Counter()  # by group: what its recomputed values cost
+        # Whether a value may come from another one and what is near.
+        self.near = False
         # What a group reads of an earlier one at first hand is likely to be in memory.
         self.likely = _read_across(fusion) if fusion.along else frozenset()
 
@@ -201,6 +203,27 @@ class Recompute:
                 return ways
             if len(frontier) == 1:
                 ways.append((next(iter(frontier.values())), list(way)))
+            elif self.near:
+                near = [u for u in frontier.values() if self._is_near(u)]
+                if len(frontier) - len(near) == 1:
+                    (a,) = (u for u in frontier.values() if u not in near)
+                    ways.append((a, [*way, *near]))
+
+    def _is_near(self, value: Value) -> bool:
+        """Whether inputs, or what other groups read as well, give a value by one operation."""
+        uses, owner = self.fusion.uses, self.fusion.owner
+        if type(value.primitive) not in RECOMPUTED or op_cost(value) > CHEAP:
+            return False
+        mine = owner[value]
+        return all(
+            use.maps is not None
+            and (
+                (uses.is_inline(use.root) and not uses.leaves[use.root])
+                or isinstance(use.root.primitive, ProgramInput)
+                or (use.root in self.likely and owner.get(use.root) is not mine)
+            )
+            for use in uses.uses(value)
+        )
 
 
 def _read_across(fusion: Fusion) -> frozenset[Value]:

@@ -166,8 +166,8 @@ class StepWriter:
             return
         match value.primitive:
             case PrefixScan() as p:
-                lowered = lower_steps.scan(p, value, nodes, self.target)
-                self.kernel(lowered, (value,), 1.5 * value.size)
+                for lowered in lower_steps.scan(p, value, nodes, self.target):
+                    self.kernel(lowered, (value,), 1.5 * value.size)
             case Concatenate() as p:
                 self._concatenate(p.axis, value, nodes)
             case ScatterND() as p:

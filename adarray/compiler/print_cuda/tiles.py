@@ -14,7 +14,7 @@ from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import STORED
-from adarray.compiler.schedule.gpu.tiles import DEPTH, EACH, SIDE, PairFolds, is_named
+from adarray.compiler.schedule.gpu.tiles import DEPTH, EACH, SIDE, PairFolds
 
 TILE = SIDE * EACH
 THREADS = SIDE * SIDE
@@ -165,13 +165,7 @@ class TilePrinter:
         )
         before: list[Stmt] = [s for s in t.loop.body if isinstance(s, Let)]
         for s in (*before, *t.last.body):
-            if t.total is not None and is_named(s, t.total[0]):
-                assert isinstance(s, Fold)
-                place = self.p.changing[t.total[1].name]
-                text = self.p.combined(s.combine, s.value.dtype, place, self.p.value(s.value))
-                self.p.line(f"{place} = {text};")
-            else:
-                self.p.statement(s)
+            self.p.statement(s)
         self.p.inside, self.p.load = False, None
         self.p.scopes.pop()
         kind = STORED[t.fold.value.dtype]

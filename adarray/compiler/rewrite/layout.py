@@ -67,9 +67,12 @@ def _map(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     if not any(isinstance(a.primitive, View) for a in args):
         return None
     if any(map(_spread, args)):
-        narrow = tuple([_narrowed(b, a) for a in args])
-        r = b.apply(p.name, _without_lead(b, narrow), v.dtype)
-        return b.broadcast(r, v.shape)
+        narrow = _without_lead(b, tuple([_narrowed(b, a) for a in args]))
+        if any(a.shape == v.shape for a in narrow):
+            pulled = _pulled(b, p, v, narrow)
+            if pulled is not None:
+                return pulled
+        return b.broadcast(b.apply(p.name, narrow, v.dtype), v.shape)
     return _pulled(b, p, v, args)
 
 
@@ -154,12 +157,19 @@ def _without_lead(b: Builder, args: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _pulled(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
-    """Move a transpose or reshape that all operands share behind the map."""
+    """Move a transpose or reshape that all large operands share behind the map.
+
+    Behind a transpose, narrow operands are transposed in its place.
+    """
     shared: tuple[int, Shape, Shape, Shape] | None = None
+    narrow = False
     for a in args:
         if a.size == 1:
             continue
-        if not isinstance(a.primitive, View) or a.shape != v.shape:
+        if not isinstance(a.primitive, View) or a.shape != v.shape or _spread(a):
+            narrow |= a.size * NARROW <= v.size
+            if a.size * NARROW <= v.size:
+                continue
             return None
         mine = (a.primitive.offset, a.primitive.strides, a.shape, a.args[0].shape)
         if shared is None:
@@ -171,8 +181,39 @@ def _pulled(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | No
     offset, strides, shape, of = shared
     if offset or not _permutes(strides, shape) or math.prod(of) != v.size:
         return None
-    inner = [b.reshape(a, ()) if a.size == 1 else a.args[0] for a in args]
+    axes = _axes_of(strides, shape, of) if narrow else []
+    if axes is None:
+        return None
+    inner = [
+        b.reshape(a, ())
+        if a.size == 1
+        else a.args[0]
+        if a.shape == shape
+        else _transposed(b, a, axes)
+        for a in args
+    ]
     return b.view(b.apply(p.name, tuple(inner), v.dtype), 0, strides, shape)
+
+
+def _axes_of(strides: Shape, shape: Shape, of: Shape) -> list[int] | None:
+    """Return for each axis of an array which axis of a transpose shows it; None if it is none."""
+    if len(of) != len(shape):
+        return None
+    shown = {s: i for i, (s, n) in enumerate(zip(strides, shape, strict=True)) if n != 1}
+    single = [i for i, n in enumerate(shape) if n == 1]
+    axes = []
+    for step, n in zip(c_strides(of), of, strict=True):
+        i = single.pop() if n == 1 and single else shown.get(step, -1)
+        if i < 0 or shape[i] != n:
+            return None
+        axes.append(i)
+    return axes
+
+
+def _transposed(b: Builder, a: Value, axes: list[int]) -> Value:
+    """Return a narrow operand of a map with its axes in another order."""
+    whole = b.reshape(a, (1,) * (len(axes) - a.ndim) + a.shape)
+    return b.transpose(whole, axes)
 
 
 def _permutes(strides: Shape, shape: Shape) -> bool:

@@ -86,7 +86,10 @@ def _users(program: Program) -> dict[Value, list[Value]]:
 
 
 def _is_tiled(seed: Value, axis: int, users: dict[Value, list[Value]]) -> bool:
-    """Whether all that is asked of pairs is folded along the axis, and stored pair by pair."""
+    """Whether all that is asked of pairs is folded along the axis, and stored pair by pair.
+
+    Or it is one number for all pairs.
+    """
     folds: dict[Value, None] = {}
     for v in _mapped(seed, users):
         for user in users.get(v, ()):
@@ -98,7 +101,7 @@ def _is_tiled(seed: Value, axis: int, users: dict[Value, list[Value]]) -> bool:
                 case _:
                     return False
     return not any(
-        isinstance(user.primitive, Reduce)
+        isinstance(user.primitive, Reduce) and user.size > 1
         for fold in folds
         for v in _mapped(fold, users)
         for user in users.get(v, ())
@@ -236,7 +239,14 @@ class _Split:
         axes = {k % a.ndim for k in p.axes}
         if axis not in axes:
             each = tuple(self.b.reduce(p.combine, x, axes) for x in values)
-            return Parts(axis - sum(k < axis for k in axes), each)
+            parts = Parts(axis - sum(k < axis for k in axes), each)
+            if len(each) < APART or v.size * SPREAD > a.size:
+                return parts
+            # Points again, and too many numbers of each to choose from wherever one is read.
+            self.parts[v] = parts
+            self._whole(v)
+            del self.parts[v]
+            return None
         if v.dtype != a.dtype:
             return None
         folds = [self.b.reduce(p.combine, x, axes) for x in values]

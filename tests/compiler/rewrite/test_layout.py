@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from recorded import agrees, recorded
@@ -75,6 +77,24 @@ def test_shared_transposes_move_behind_maps():
     after = optimised(f, X, X[::-1].copy())
     assert maps(after) == {"add": (6, 8), "multiply": (6, 8)}
     assert isinstance(after.outputs[0].args[0].primitive, View)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("shape", [(6,), (8, 1)])
+def test_narrow_operands_are_transposed_in_place_of_large_ones(shape, spread):
+    def f(b, x, r):
+        r = b.broadcast(r, (8, 6)) if spread else r
+        return b.map("subtract", r, b.transpose(x, (1, 0)))
+
+    after = optimised(f, X, np.arange(math.prod(shape), dtype=float).reshape(shape))
+    assert maps(after) == {"subtract": (6, 8)}
+
+
+def test_other_large_operands_stay():
+    def f(b, x, y):
+        return b.map("subtract", y, b.transpose(x, (1, 0)))
+
+    assert maps(optimised(f, X, X.T.copy())) == {"subtract": (8, 6)}
 
 
 def test_reshapes_move_behind_maps():

@@ -12,6 +12,7 @@ from device_plans import SMALL, Compiled, DevicePlanRunner
 from recorded import close, recorded
 
 import adarray
+from adarray.compiler.fusion.groups import UPDATED
 from adarray.compiler.ir.affine import ONE, slope, times
 from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Store, Var, integer, statements
 from adarray.compiler.ir.plan import KernelStep
@@ -23,8 +24,14 @@ from adarray.compiler.rewrite import short_axes
 from adarray.compiler.schedule.extents import most_of
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
-from adarray.compiler.schedule.gpu.loops import scattered
-from adarray.compiler.schedule.gpu.schedules import ColumnStrips, FlatLoops, Schedule
+from adarray.compiler.schedule.gpu.loops import crossing, scattered
+from adarray.compiler.schedule.gpu.schedules import (
+    ColumnStrips,
+    FlatLoops,
+    RowsByWarp,
+    Schedule,
+    SheetRows,
+)
 
 RNG = np.random.default_rng(22)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -135,7 +142,22 @@ def lines(x: Any) -> Any:
     return np.sum(np.tanh(np.cumsum(x, axis=0)) ** 2)
 
 
+def moved(x: Any, w: Any) -> Any:
+    """Scale a transposed array by its middle axis, along which it lies in memory."""
+    a = np.swapaxes(x, 1, 2) * w
+    return np.sum(np.sin(np.mean(a * a, axis=(0, 2))) ** 2)
+
+
+def middle(x: Any) -> Any:
+    """Normalise rows along a middle axis: neighbours in memory are of neighbouring rows."""
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return np.mean((e / np.sum(e, axis=1, keepdims=True)) ** 2)
+
+
 PROGRAMS = {
+    "moved": (moved, ((13, 70, 1024), (1,)), ((3, 5, 36), (1,))),
+    "middle": (middle, ((40, 70, 600),), ((3, 70, 9),)),
+    "many points": (near, ((30, 5), (40000, 5)), ((9, 5), (31, 5))),
     "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
     "near": (near, ((1212, 24), (249, 24)), ((30, 20), (70, 20))),
     "sixteen": (near, ((1212, 16), (249, 16)), ((30, 16), (70, 16))),
@@ -144,6 +166,7 @@ PROGRAMS = {
     "swapped": (swapped, ((60000, 29), (29, 1)), ((300, 9), (9, 1))),
     "largest": (largest, ((11, 304, 256),), ((3, 70, 36),)),
     "lines": (lines, ((1710, 87),), ((300, 5),)),
+    "few lines": (lines, ((70000, 6),), ((97, 5),)),
     "marched": (marched, ((64, 4096),), ((9, 31),)),
     "rolled": (rolled, ((8, 90, 40),), ((3, 8, 9),)),
     "taken": (taken, ((20, 30, 2000),), ((3, 30, 7),)),
@@ -188,6 +211,7 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(short_axes, "PAIRS", 64)
     monkeypatch.setattr(short_axes, "TRANSPOSED", 64)
     monkeypatch.setattr(steps, "ACROSS", 4)
+    monkeypatch.setattr(steps, "CHUNK", 4)
     cases = []
     for name, (f, *_) in PROGRAMS.items():
         made = arrays(name, small=True)
@@ -267,18 +291,48 @@ def test_scatters_of_few_pieces_are_shared() -> None:
 
 
 def test_coordinates_are_read_and_written_together() -> None:
-    """Points of many coordinates are transposed by one kernel; each gradient is one kernel."""
+    """Points of many coordinates are transposed by one kernel, and gradients back by one each."""
     first, pairs, *last = schedules("sixteen")
     assert isinstance(first, FlatLoops)
     assert {s.kind for s in statements(pairs.facts.kernel.body) if isinstance(s, For)} == {
         "parallel", "vector"
     }  # fmt: skip
-    assert [len(s.facts.tops) for s in last] == [1, 1]
+    assert len(last) <= 3
+    assert all(isinstance(s, FlatLoops) for s in last)
+
+
+def test_transposes_are_read_in_the_order_of_memory() -> None:
+    for s in schedules("moved"):
+        loop = s.facts.parallel
+        assert loop is None or not crossing(loop, s.facts.kernel)
+
+
+def test_rows_across_memory_share_sectors() -> None:
+    """So many rows side by side that what a warp reads at a time fills sectors."""
+    s = schedules("middle")[0]
+    assert isinstance(s, RowsByWarp)
+    assert s.group == 4
+
+
+def test_large_sums_over_rows_are_not_updated_in_memory() -> None:
+    for s in schedules("many points"):
+        totals = sum(s.facts.bytes_of(t) or 0 for t in s.facts.sized)
+        assert totals <= UPDATED + 4096 or isinstance(s, SheetRows)
 
 
 def test_lines_of_a_running_fold_are_shared() -> None:
     rows = [s.facts.rows for s in schedules("scanned")]
     assert rows.count(32 * 64) >= 2  # forward and backward
+
+
+def test_few_long_lines_of_running_folds_are_cut_in_chunks() -> None:
+    """No thread goes through a whole line: most take chunks, and a block takes what these give."""
+    rows = [s.facts.rows for s in schedules("few lines")]
+    assert max(rows) >= 6 * 1000
+    for s in schedules("few lines"):
+        launch = launch_of(s, GPU)
+        threads = launch.blocks * launch.chunks * s.block
+        assert s.facts.rows < 64 or threads >= s.facts.rows
 
 
 def test_what_is_stored_is_read_in_the_same_loop() -> None:

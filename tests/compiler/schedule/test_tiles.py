@@ -78,10 +78,16 @@ class TestKernels:
         rows = pair_folds(kernel)
         assert rows is not None
         assert [s.left for s in rows.staged] == [True, False]
-        assert rows.total is None
+        assert not kernel.totals
         text = cuda.source(schedule_of(kernel, dict.fromkeys(kernel.ints, 600), GPU)).text
         assert text.count("adarray_stage<") == 2
         assert "fma(" in text  # squares are added without being rounded
+
+    @pytest.mark.parametrize("count", [9, 16, 30])
+    def test_a_sum_of_all_results_is_folded_by_tiles(self, count: int) -> None:
+        kernel, ints = step_of(all_of_them, np.ones((600, count)), np.ones((500, count)))
+        assert len(kernel.totals) == 1
+        assert isinstance(schedule_of(kernel, ints, GPU), Tiles)
 
     def test_extrema_of_rows_are_folded_as_they_are(self) -> None:
         kernel, ints = step_of(largest, np.ones((600, 9)), np.ones((500, 9)))

@@ -20,7 +20,15 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.schedule.extents import count_of, evaluate, power_of_two
 from adarray.compiler.schedule.gpu.facts import KernelFacts
 from adarray.compiler.schedule.gpu.launch import is_tall, launch_of
-from adarray.compiler.schedule.gpu.loops import PACK, WARP, across, crossing, is_shared, scattered
+from adarray.compiler.schedule.gpu.loops import (
+    PACK,
+    WARP,
+    across,
+    crossed,
+    crossing,
+    is_shared,
+    scattered,
+)
 from adarray.compiler.schedule.gpu.memory import (
     fold_bytes,
     is_merged,
@@ -62,6 +70,8 @@ FETCHING = (256, 4, 32 * 1024), (512, 2, 1 << 30), (1024, 1, 1 << 30)
 # thread's: it waits for memory some 60 ns for each element. A block that shares a line moves eight
 # times the bytes, out of the cache mostly, and as many threads as there are wait.
 LINES = 1024
+# Threads of an SM from which on groups share rows that lie side by side: fewer would wait longer.
+SIDE_BY_SIDE = 64
 LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks share it
 
 
@@ -170,6 +180,9 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
         return 1
     if most <= 2 * WARP:
         return min(power_of_two(most), WARP)
+    side_by_side = 0 if facts.arrays or facts.sized else crossed(loop, facts.kernel)
+    if side_by_side and facts.rows * side_by_side >= target.sms * SIDE_BY_SIDE:
+        return 1 if facts.rows >= target.sms * target.threads_per_sm // 4 else side_by_side
     group = max(WARP, power_of_two(most // ITERATIONS))
     # Few rows: more threads for each.
     while group < min(most, LARGEST) and facts.rows * group < target.sms * target.threads_per_sm:

@@ -181,6 +181,8 @@ def _sheet(s: SheetRows, target: GpuTarget) -> LaunchSizes:
     if facts.sized:  # few blocks, since each one's totals are stored
         most = target.sms * SHEET_THREADS // (s.block * chunks)
         most = 1 if is_tall(chunks, facts.rows, target) else most
+    elif facts.kernel.totals:  # one block folds what all have summed
+        most = target.sms * _resident(s, shared, target) * WAIT_LITTLE // chunks
     return _launch(s, max(1, min(wanted, most)), shared, chunks)
 
 

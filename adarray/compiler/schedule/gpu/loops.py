@@ -159,6 +159,37 @@ def crossing(loop: For, kernel: Kernel) -> int:
     return WARP * max(sizes) // SECTOR if sizes else 0
 
 
+def crossed(loop: For, kernel: Kernel) -> int:
+    """Return the size of groups if all that a row of loops reads and writes lies across rows.
+
+    Neighbouring groups then share sectors, as in `crossing`. It is 0 if some array has the row side
+    by side, or none has what neighbouring rows read so.
+    """
+    along, fixed = neighbours(loop)
+    lets = {
+        s.name: s.value for s in statements(loop.body) if isinstance(s, Let) and s.name not in fixed
+    }
+    dtypes = {b.name: b.dtype for b in kernel.buffers}
+    most = 0
+    for inner in statements(loop.body):
+        if not isinstance(inner, For) or inner.kind != "vector":
+            continue
+        for s in inner.body:
+            places = [
+                (e.buffer, e.index) for x in expressions(s) for e in walk(x) if isinstance(e, Load)
+            ]
+            if isinstance(s, Store):
+                places.append((s.buffer, s.index))
+            for buffer, index in places:
+                step = slope(index, inner.var, lets)
+                if buffer not in dtypes or step == ZERO:
+                    continue
+                if step == ONE or slope(index, along, lets) != ONE:
+                    return 0
+                most = max(most, SIZES[dtypes[buffer]])
+    return WARP * most // SECTOR
+
+
 def is_sheet(loop: For) -> bool:
     """Whether the iterations of the vector loops in a parallel loop need nothing of each other."""
     inner = [s for s in loop.body if isinstance(s, For)]

@@ -27,9 +27,7 @@ from adarray.compiler.ir.loopir import (
     Let,
     Load,
     Local,
-    Stmt,
     Store,
-    Total,
     Var,
     walk,
 )
@@ -76,8 +74,6 @@ class PairFolds(NamedTuple):
     array : str
         The local array of a row's folds.
     staged : tuple of Staged
-    total : tuple or None
-        A scalar that the last loop folds into, and the total that this is folded into.
     """
 
     loop: For
@@ -87,7 +83,6 @@ class PairFolds(NamedTuple):
     fold: Fold
     array: str
     staged: tuple[Staged, ...]
-    total: tuple[str, Total] | None
 
 
 def pair_folds(kernel: Kernel) -> PairFolds | None:
@@ -101,7 +96,7 @@ def pair_folds(kernel: Kernel) -> PairFolds | None:
     parts = _parts(kernel, loop)
     if parts is None:
         return None
-    array, across, last, total = parts
+    array, across, last = parts
     loop_and_fold = _inner(across, array.name)
     if loop_and_fold is None:
         return None
@@ -112,27 +107,15 @@ def pair_folds(kernel: Kernel) -> PairFolds | None:
     bytes_ = sum(SIZES[s.load.dtype] for s in staged) * (SIDE * EACH + 4) * DEPTH
     if bytes_ > ROOM or not _ends_well(kernel, last, array.name):
         return None
-    return PairFolds(loop, across, inner, last, fold, array.name, staged, total)
+    return PairFolds(loop, across, inner, last, fold, array.name, staged)
 
 
-def _parts(kernel: Kernel, loop: For) -> tuple[Local, For, For, tuple[str, Total] | None] | None:
+def _parts(kernel: Kernel, loop: For) -> tuple[Local, For, For] | None:
     """Return the array of a row's folds, the loop over them, and what is made of them."""
     rest = [s for s in loop.body if not isinstance(s, Let)]
-    numbers = {t.name: t for t in kernel.totals if t.size is None}
-    if len(numbers) < len(kernel.totals) or len(rest) not in (3, 5):
+    if len(rest) != 3 or any(t.size is not None for t in kernel.totals):
         return None
-    array, total = rest[0], None
-    if len(rest) == 5:
-        scalar, end = rest[2], rest[4]
-        if not isinstance(scalar, Local) or not isinstance(end, Fold) or end.target not in numbers:
-            return None
-        own = Var(scalar.dtype, scalar.name)
-        if scalar.size is not None or end.value != own or end.index is not None:
-            return None
-        total = scalar.name, numbers[end.target]
-    if len(kernel.totals) != (total is not None):
-        return None
-    across, last = rest[1], rest[3 if total else 2]
+    array, across, last = rest
     if not isinstance(array, Local) or array.size is None:
         return None
     if not isinstance(across, For) or not isinstance(last, For):
@@ -143,7 +126,7 @@ def _parts(kernel: Kernel, loop: For) -> tuple[Local, For, For, tuple[str, Total
     ends = (loop.stop, across.stop)
     if any(not isinstance(e, Var) or e.name not in kernel.ints for e in ends):
         return None
-    return array, across, last, total
+    return array, across, last
 
 
 def _inner(across: For, array: str) -> tuple[For, Fold] | None:
@@ -231,8 +214,3 @@ def is_worth(pairs: PairFolds, ints: Mapping[str, int], sms: int) -> bool:
     assert isinstance(pairs.inner.stop, Var)
     some = sms <= 2 * down * across < MANY
     return some and ints[pairs.inner.stop.name] <= 4096
-
-
-def is_named(s: Stmt, name: str) -> bool:
-    """Whether a statement folds into a scalar."""
-    return isinstance(s, Fold) and s.target == name
