@@ -99,8 +99,8 @@ class CudaEncoder:
         The slot of each buffer that is no temporary.
     workspace : int
         Bytes that kernels need beside the plan's buffers, the first `ZEROS` of them zero.
-    room : int
-        The same with what products need, which lies behind.
+    arena : int
+        Bytes of temporaries, with what libraries work in, which lies behind.
     relies : bool
         Whether a segment tests no indices since an earlier one does, so that after an alarm of
         that each segment must be waited for.
@@ -139,7 +139,7 @@ class CudaEncoder:
         self.texts |= {t.name: t for t in checks.texts_for(plan)}
         # Kernels run one after the other, and each leaves the first bytes zero.
         self.workspace = max((k.sizes.workspace for k in self.kernels.values()), default=ZEROS)
-        self.room = self.workspace
+        self.arena = plan.arena
 
     def _print(self) -> None:
         steps = [(i, s) for i, s in enumerate(self.plan.steps) if isinstance(s, KernelStep)]
@@ -187,10 +187,10 @@ class CudaEncoder:
         return slot
 
     def behind(self, used: int, size: int) -> SlotOffset:
-        """Return so many bytes of workspace behind others that are used."""
-        begin = -(-self.workspace // 256) * 256 + -(-used // 256) * 256
-        self.room = max(self.room, begin + size)
-        return SlotOffset(WORKSPACE, begin)
+        """Return so many bytes behind the temporaries, and behind others that are used."""
+        begin = -(-self.plan.arena // 256) * 256 + -(-used // 256) * 256
+        self.arena = max(self.arena, begin + size)
+        return SlotOffset(ARENA, begin)
 
     def segments(self, functions: dict[str, Any]) -> list[StepSegment]:
         """Return the steps in their order; `functions` are the compiled kernels by name."""

@@ -110,7 +110,7 @@ class Instances:
         self.encoder = encoder
         self.segments = segments
         plan = encoder.plan
-        self.arena = plan.arena
+        self.arena = encoder.arena
         self.graphs = graphs
         self.products = any(s.products for s in segments)
         self.functions = gpu.functions(self.products)
@@ -158,7 +158,7 @@ class Instances:
         gpu, encoder, ffi = self.gpu, self.encoder, launcher.native().ffi
         addresses = ffi.new("uint64_t[]", encoder.count)
         x = Instance(key, ffi.cast("void *", stream), addresses)
-        x.workspace, x.flag = gpu.zeros(encoder.room), gpu.flag()
+        x.workspace, x.flag = gpu.zeros(encoder.workspace), gpu.flag()
         addresses[WORKSPACE], addresses[REFUSED] = x.workspace.ptr, x.flag.device
         for b in encoder.plan.buffers:
             if b.kind == "const":

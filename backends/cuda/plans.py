@@ -85,7 +85,7 @@ class CudaExecutable(CompiledPlan):
         self.segments = self.encoder.segments(loaded.functions)
         self.instances = Instances(gpu, self.encoder, self.segments, graphs)
         self.operands = Operands(gpu, self.encoder, self.instances)
-        self.arena_bytes = plan.arena + self.encoder.room
+        self.arena_bytes = self.encoder.arena + self.encoder.workspace
         self.peak_bytes = self.arena_bytes + self.operands.bytes
         self._checks = checking()
         self._native = launcher.native().lib.adarray_device_run

@@ -16,6 +16,8 @@ from adarray.compiler.ir.interpret import interpret
 from adarray.errors import BackendError
 
 pytest.importorskip("adarray_native._device")
+from adarray_backends.cuda import instances
+
 RNG = np.random.default_rng(8)
 NORMS = ("backward", "ortho", "forward")
 
@@ -253,6 +255,21 @@ def test_plans_that_cufft_lacks_are_run_by_python(gpu: FakeGpu) -> None:
     for _ in range(4):
         check(r, run, r.arrays)
     assert on_host(run) == ["fourier"] * 6
+
+
+def test_memory_to_work_in_belongs_to_temporaries(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Much of it is given back after each run, as much of those is."""
+    r, run = executable(gpu, np.fft.rfft, [real(8)])
+    assert run.instances.arena == run.encoder.arena >= run.plan.arena + 768
+    check(r, run, r.arrays)
+    assert run.instances.idle[0][0].arena is not None
+    monkeypatch.setattr(instances, "LASTING", 0)
+    monkeypatch.setattr(gpu, "spare", lambda: 0)
+    for _ in range(4):
+        check(r, run, r.arrays)
+        assert run.instances.idle[0][0].arena is None
 
 
 def test_errors_of_cufft_name_the_step(gpu: FakeGpu) -> None:
