@@ -212,7 +212,7 @@ def add_others(
         def add(rest: tuple[Affine, ...]) -> None:
             by_axis = dict(zip(free, rest, strict=True))
             if free:
-                by_axis[free[-1]] = _turned(s, number, by_axis[free[-1]], shape[-1])
+                by_axis[free[-1]] = _rotated(s, number, by_axis[free[-1]], shape[-1])
             by_axis |= dict(zip(x.axes, to, strict=True))
             at = tuple(by_axis.get(a, NOTHING) for a in range(value.ndim))
             element, _ = s.values.read(x.new, x.piece_index(piece, at))
@@ -227,7 +227,7 @@ def add_others(
     return s.lowered("inout")
 
 
-def _turned(s: Serial, number: Expr, at: Affine, n: int) -> Affine:
+def _rotated(s: Serial, number: Expr, at: Affine, n: int) -> Affine:
     """Return an index that begins elsewhere for each number, and ends before that."""
     scope, here = s.scope, s.scope.here
     length = scope.number("n", n, literal=False)
@@ -236,7 +236,7 @@ def _turned(s: Serial, number: Expr, at: Affine, n: int) -> Affine:
     past = Apply("bool", "greater_equal", (moved, length))
     back = Apply("int64", "subtract", (moved, length))
     chosen = Apply("int64", "where", (past, back, moved))
-    name = s.values.index_let(("turned", at), chosen, here, 0, n - 1)
+    name = s.values.index_let(("rotated", at), chosen, here, 0, n - 1)
     return Affine(0, ((name, 1),))
 
 
@@ -384,7 +384,7 @@ class _Collector:
 
         def compare(index: tuple[Affine, ...]) -> None:
             mine, _ = s.scope.index(here)
-            its, _ = s.scope.index(self.x.place(s, index[0], "left" if checked else "refused"))
+            its, _ = s.scope.index(self.x.place(s, index[0], "unchanged" if checked else "refused"))
             s.scope.open()
             take(index[0])
             s.scope.emit(If(Apply("bool", "equal", (its, mine)), s.scope.close()))

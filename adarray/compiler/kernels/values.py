@@ -41,7 +41,7 @@ Index = tuple[Affine, ...]
 # An expression, and the level of the scope where it is known.
 ExprAtLevel = tuple[Expr, int]
 # What is done with indices that are out of range.
-Outside = Literal["refused", "clamped", "left"]
+Outside = Literal["refused", "clamped", "unchanged"]
 # Where an operand of a concatenation begins and ends, and how it is read.
 Border = tuple[int, int, Ref]
 

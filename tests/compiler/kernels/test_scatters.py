@@ -305,16 +305,16 @@ def taken(shape: tuple[int, ...], axis: int, count: int) -> list[KernelStep]:
 def shapes() -> list[tuple[tuple[int, ...], int, int]]:
     """Return random shapes of up to some million elements, the indexed axis, and indices."""
     choice = random.Random(3)
-    made = []
-    while len(made) < 30:
+    examples = []
+    while len(examples) < 30:
         axes = choice.randrange(1, 4)
         total = 10 ** choice.uniform(5, 6.3)
         parts = [choice.random() for _ in range(axes)]
         shape = tuple(max(2, round(total ** (p / sum(parts)))) for p in parts)
         axis = choice.randrange(axes)
         n = shape[axis]
-        made.append((shape, axis, max(2, choice.choice((n, n // 3, 2 * n)))))
-    return made
+        examples.append((shape, axis, max(2, choice.choice((n, n // 3, 2 * n)))))
+    return examples
 
 
 @pytest.mark.parametrize(("shape", "axis", "count"), shapes())
