@@ -438,13 +438,17 @@ def general_rule(node: Node, i: int, g: Any, saved: tuple[Any, ...]) -> Any:
 
 
 def _all_parts(g: dict[int, Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the cotangents of all results: zeros, and None for integers, where none came."""
+    """Return the cotangents of all results: zeros, and None for integers, where none came.
+
+    The zeros stay among the parts: rules of all operands get the same arrays, by which those that
+    compute the cotangents of several operands together know each other.
+    """
     avals = [r if isinstance(r, Aval) else aval_of(plain(r)) for r in results]
     known = plain_value(next(iter(g.values()), None))
-    return tuple(
-        g[k] if k in g else zero_beside(known, a.shape, a.dtype) if a.dtype.kind in "fc" else None
-        for k, a in enumerate(avals)
-    )
+    for k, a in enumerate(avals):
+        if k not in g and a.dtype.kind in "fc":
+            g[k] = zero_beside(known, a.shape, a.dtype)
+    return tuple(g.get(k) for k in range(len(avals)))
 
 
 def fit(ct: Any, p: Node) -> Any:

@@ -77,7 +77,7 @@ class Execution:
         self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
         # By the identities of a kernel and an engine, which the entries keep alive.
-        self._ready: dict[tuple[int, int], tuple[ThreadKernel, BaseEngine, Any]] = {}
+        self._ready: dict[tuple[int, int, bool], tuple[ThreadKernel, BaseEngine, Any]] = {}
         # By the identities of kernels, which the entries keep alive, and integers.
         self._arranged: dict[Any, tuple[ThreadKernel, ThreadKernel]] = {}
 
@@ -102,18 +102,21 @@ class Execution:
         `alone` says that it will run with one thread, for which a thread pool is not woken up.
         """
         at = engine()
-        if alone and at.language == "C" and at.threads > 1 and not parallel.is_shared(kernel):
-            at = use("serial")._engine or at
 
         def again(values: Values) -> int:
             """Return how many values come to the tape while iterations run again."""
             return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
 
         # Equal kernels have one text; a kernel that ran before is found without a look into it.
-        entry = self._ready.get((id(kernel), id(at)))
+        key = (id(kernel), id(at), alone)
+        entry = self._ready.get(key)
         if entry is None:
-            run = self._memoised((kernel, at), lambda: compiled(kernel, at, counting, again))
-            entry = self._ready[id(kernel), id(at)] = (kernel, at, run)
+            by = at
+            several = at.language == "C" and at.threads > 1
+            if alone and several and not parallel.is_shared(kernel):
+                by = use("serial")._engine or at
+            run = self._memoised((kernel, by), lambda: compiled(kernel, by, counting, again))
+            entry = self._ready[key] = (kernel, at, run)
         return entry[2]
 
     def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:

@@ -51,6 +51,7 @@ LEAST_WORK = 60_000  # expressions that a loop evaluates: some ten microseconds
 _UNEVEN = 4  # parts for each thread where iterations are not of the same length
 _ROWS = 4  # iterations for each thread of the inner loop of a nest that runs in waves, at least
 _COPIED = 8  # expressions for each element of the sums that parts keep, at least
+_MOST = 1 << 23  # elements that all parts of a loop keep
 _FIT = (Let, Local, Assign, Store, If, For, While, Comment)
 TAPE = (Push, Pop, Record, Recall)
 
@@ -253,7 +254,8 @@ class Sharing:
             elements = self._range(accesses)
             if elements is None or not all(a.sums for a in accesses):
                 return False
-            if elements[1] * shares.parts * _COPIED > self._work(loop.node):
+            many = elements[1] * shares.parts
+            if many > _MOST or many * _COPIED > self._work(loop.node):
                 return False
             shares.ranges[buffer] = elements
         return True

@@ -16,6 +16,7 @@ from adarray_backends.cuda.launcher import ModuleFunctions
 from adarray.compiler.print_cuda.printer import KernelText
 
 _INCLUDE = '#include "'
+ABREAST = 16  # kernels that are compiled side by side, at most; NVRTC holds no lock
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 USUAL_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 _lock = threading.Lock()
@@ -61,7 +62,7 @@ def load(texts: Iterable[KernelText]) -> ModuleFunctions:
     disk = 0
     with _lock:
         missing = [t for n, t in wanted.items() if (device, n) not in _functions]
-        with ThreadPoolExecutor(max_workers=8) as pool:
+        with ThreadPoolExecutor(max_workers=ABREAST) as pool:
             for t, (from_disk, loaded) in zip(missing, pool.map(compiled, missing), strict=True):
                 disk += from_disk
                 for name, function in zip((t.name, *t.followers), loaded, strict=True):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.kernels.execution import Execution
 from adarray.loops import policy
 
 
@@ -311,6 +312,35 @@ def test_plain_array_of_the_user_is_not_written() -> None:
         target[...] = 0.0
         close(jf(X), X)
         assert np.all(target == 2.0)
+
+
+def test_the_adjoint_of_a_loop_runs_once_while_it_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One run is for all inputs, although results that reach nothing have cotangents of zeros."""
+
+    def f(x, w):
+        y, z = np.zeros(len(x)), np.zeros(len(x))
+        for i in range(1, len(x)):
+            z[i] = 0.5 * z[i - 1] * w[i] + x[i]
+            y[i] = y[i - 1] * z[i] + w[i]
+        return np.sum(y)
+
+    runs: list[frozenset[str]] = []
+    gradients = Execution.gradients
+
+    def counted(self: Any, launch: Any, values: Any, cotangents: Any, inputs: Any, *more: Any):
+        runs.append(inputs)
+        return gradients(self, launch, values, cotangents, inputs, *more)
+
+    monkeypatch.setattr(Execution, "gradients", counted)
+    monkeypatch.setenv("ADARRAY_CHECK", "0")
+    x, w = np.linspace(0.1, 0.9, 12), np.linspace(0.3, 0.7, 12)
+    actual = adarray.jit(adarray.grad(f, argnums=(0, 1)))(x, w)
+    assert len(runs) == 1
+    assert len(runs[0]) == 2
+    for a, b in zip(actual, adarray.grad(f, argnums=(0, 1))(x, w), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_threads() -> None:

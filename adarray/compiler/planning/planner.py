@@ -111,14 +111,26 @@ def plan(
             verify_program(program, name)
     if memory_limit is None:
         new_plan = partial(Planner, program, None, donated, target, on_kernel, unrolled)
-        planner = new_plan()
-        if planner.lines.is_near_tie:
-            other = new_plan(lined=False)
-            if planner.predicted() > WORTH * other.predicted():
-                planner = other
-        return planner.run()
+        try:
+            return _better(new_plan).run()
+        except UnfitLineError:  # which groups are of a line is seen before what they compute again
+            return new_plan(lined=False).run()
     attempt = partial(Planner, donated=donated, target=target, unrolled=unrolled)
     return within(program, memory_limit, attempt)
+
+
+def _better(new_plan: Callable[..., Planner]) -> Planner:
+    """Return the planner with kernels that take several steps on a line, if these are worth it."""
+    planner = new_plan()
+    if planner.lines.is_near_tie:
+        other = new_plan(lined=False)
+        if planner.predicted() > WORTH * other.predicted():
+            return other
+    return planner
+
+
+class UnfitLineError(Exception):
+    """No kernel can take the steps that were put together: see `LineKernel`."""
 
 
 # What is done to a program for a target, in this order; ADARRAY_CHECK verifies it after each.
@@ -422,7 +434,8 @@ class Planner:
             kernel = self.lines.kernel(group, wanted, self.recompute.cloned)
         if not kernel.valid:
             kernel = self.lines.kernel(group, wanted, lambda *_: False)
-        assert kernel.valid, group.members
+        if not kernel.valid:
+            raise UnfitLineError
         self.line_kernels[group.index] = kernel
         self.nodes[group.index] = kernel.nodes
 

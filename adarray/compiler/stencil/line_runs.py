@@ -12,7 +12,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from adarray.compiler.fusion.fuse import Fusion
@@ -218,9 +218,8 @@ class Run:
         remaining = set(rest)
         read_by: dict[Value, set[Value]] = {}
         for m in group.members:
-            for use in self.uses.uses(m):
-                for leaf in self.uses.leaves.get(use.root, (use.root,)):
-                    read_by.setdefault(leaf, set()).add(m)
+            for leaf in self._leaves(m):
+                read_by.setdefault(leaf, set()).add(m)
         for m in reversed(members):
             outside = m in self.context.readers or m in self.context.results
             if not outside and op_cost(m) <= CHEAP and read_by.get(m, set()) <= remaining:
@@ -233,6 +232,11 @@ class Run:
         if not fits or not any(map(self.reads.is_line, mine)):
             return None
         return Part(group, mine, [m for m in group.members if m in remaining])
+
+    def _leaves(self, value: Value) -> Iterator[Value]:
+        """Yield what a value reads that is computed once."""
+        for use in self.uses.uses(value):
+            yield from self.uses.leaves.get(use.root, (use.root,))
 
     def _is_of_line(self, group: Group) -> bool:
         """Whether a kernel that takes a line could compute a group."""
@@ -364,12 +368,14 @@ class Run:
     def _exports(self) -> list[_Export]:
         """Return the values that others than their own part read."""
         at = {p.group: k for k, p in enumerate(self.parts)}
+        by_rest = {leaf for p in self.parts for m in p.rest for leaf in self._leaves(m)}
         exports = []
         for k, p in enumerate(self.parts):
             for m in p.members:
                 readers = self.context.readers.get(m, ())
                 last = max((at.get(r, -1) for r in readers), default=-1)
-                outside = m in self.context.results or any(r not in at for r in readers)
+                outside = m in self.context.results or m in by_rest
+                outside = outside or any(r not in at for r in readers)
                 if outside or last > k:
                     stored = self.inside.intersection(self.context.stored(m))
                     exports.append(_Export(k, last, outside, stored, self.reads.is_line(m)))

@@ -250,6 +250,9 @@ class Tracing:
                 entry.give_up(variant.tree.eager)
                 return variant
             variant.take(state, run.plain_operands, run.calls)
+            # Clones of captured arrays keep the run until the collector comes by. Its operands are
+            # to be gone when it runs again, if nobody else has them: see `Proof`.
+            run.plain_operands = []
             if variant.returns(run.recorded.plain):
                 entry.give_up(
                     "a result is, or is a view of, an array that a class, slots or a cache hold; "

@@ -18,6 +18,7 @@ from adarray.compiler.ir.verify_loops import verify
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.schedules import ColumnStrips, FlatLoops
+from adarray.compiler.stencil.lines import LineKernel
 
 RNG = np.random.default_rng(8)
 LINES = replace(GPU, march=8)
@@ -167,6 +168,12 @@ class TestPlans:
 
         assert kinds(planned(f, array((40, 30, 200)))) == [ColumnStrips]
         assert ColumnStrips not in kinds(planned(f, array((400, 300, 20))))
+
+    def test_steps_that_do_not_fit_after_all(self, monkeypatch):
+        monkeypatch.setattr(LineKernel, "valid", False)
+        plan = planned(rolled, array(4096))
+        assert ColumnStrips not in kinds(plan)
+        assert len(plan.steps) > 1
 
     def test_equal_kernels(self):
         plan = planned(lambda u: rolled(u, 64), array(1 << 20))

@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -62,6 +62,30 @@ def in_place(x: Any) -> Any:
     return y
 
 
+class Gains(NamedTuple):
+    first: np.ndarray
+    second: float
+
+    def of(self, x: Any) -> Any:
+        return x * self.first + self.second
+
+
+gains = Gains(np.full(4, 0.5), 3.0)
+
+
+def with_named_tuple(x: Any) -> Any:
+    return gains.of(x) * gains.second
+
+
+def with_loop(x: Any) -> Any:
+    y, z = np.zeros((400, 4)), np.ones((400, 4))
+    for i in range(1, 400):
+        for j in range(4):
+            z[i, j] = 0.5 * z[i - 1, j] + x[j] * weights[j]
+            y[i, j] = 0.01 * y[i - 1, j] * z[i, j] + x[j] * x[j]
+    return np.sum(y[-1] * z[-1])
+
+
 def branches(x: Any) -> Any:
     y = x[0]
     while abs(y * y - 2) > 1e-9:
@@ -81,7 +105,8 @@ def writes(x: Any) -> Any:
 @pytest.mark.parametrize(
     "f",
     [with_helper, with_object, piecewise, with_constants, in_place, branches, writes,
-     adarray.grad(with_helper), adarray.jacobian(in_place), functools.partial(np.add, 1.0),
+     with_named_tuple, with_loop, adarray.grad(with_loop), adarray.grad(with_helper),
+     adarray.jacobian(in_place), functools.partial(np.add, 1.0),
      adarray.grad(adarray.checkpoint(with_helper))],
 )  # fmt: skip
 def test_one_run_proves_it(f: Callable[..., Any]) -> None:
