@@ -30,7 +30,7 @@ ADARRAY_FN _Bool adarray_sign_bit_f32(float x) { int32_t b; memcpy(&b, &x, 4); r
 #endif
 
 /* Complex numbers: kernels read and write them, and compute with their parts. */
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#ifdef __cplusplus
 struct alignas(8) adarray_c64 { float re, im; };
 struct alignas(16) adarray_c128 { double re, im; };
 #define adarray_real_f64(z) ((z).re)
