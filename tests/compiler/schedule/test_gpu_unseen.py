@@ -170,9 +170,9 @@ def arrays(name: str, small: bool) -> list[np.ndarray]:
     return [normal(*(s if isinstance(s, tuple) else (s,))) for s in shapes]
 
 
-def schedules(name: str) -> list[Schedule]:
-    """Return how the kernels of a value and its gradients run."""
-    made = arrays(name, small=False)
+def schedules(name: str, *shapes: tuple[int, ...]) -> list[Schedule]:
+    """Return how the kernels of a value and its gradients run, for its shapes or others."""
+    made = [normal(*s) for s in shapes] or arrays(name, small=False)
     f = adarray.value_and_grad(PROGRAMS[name][0], argnums=tuple(range(len(made))))
     kernels = [s for s in plan(recorded(f, *made).program, target=GPU).steps
                if isinstance(s, KernelStep)]  # fmt: skip
@@ -279,6 +279,14 @@ def test_rows_across_memory_share_sectors() -> None:
     s = schedules("middle")[0]
     assert isinstance(s, RowsByWarp)
     assert s.group == 4
+
+
+def test_threads_with_many_folds_have_registers_for_them() -> None:
+    (pairs,) = (s for s in schedules("sixteen", (700, 12), (1200, 12)) if s.facts.most_folds > 8)
+    assert pairs.facts.rows == 700
+    assert pairs.block <= 256
+    few = next(s for s in schedules("sixteen", (20, 12), (40000, 12)) if s.facts.most_folds > 8)
+    assert few.block > 256
 
 
 def test_large_sums_over_rows_are_not_updated_in_memory() -> None:
