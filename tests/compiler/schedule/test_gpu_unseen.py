@@ -276,9 +276,10 @@ def test_transposes_are_read_in_the_order_of_memory() -> None:
 
 def test_rows_across_memory_share_sectors() -> None:
     """So many rows side by side that what a warp reads at a time fills sectors."""
-    s = schedules("middle")[0]
-    assert isinstance(s, RowsByWarp)
-    assert s.group == 4
+    for shape in (40, 70, 600), (12, 200, 900):
+        s = schedules("middle", shape)[0]
+        assert isinstance(s, RowsByWarp)
+        assert (s.group, s.facts.rows) == (4, shape[0] * shape[2])
 
 
 def test_threads_with_many_folds_have_registers_for_them() -> None:
