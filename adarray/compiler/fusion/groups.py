@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from adarray.compiler.ir.domains import Use, aligned
+from adarray.compiler.ir.domains import Use, aligned, elements
 from adarray.compiler.ir.primitives import Concatenate, ScatterND, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import Uses, domain, folded
@@ -224,9 +224,14 @@ class AxisAssignment:
     def _updates_much(self) -> bool:
         """Whether rows that are folded themselves would go through large sums over rows each time.
 
-        Without folds of rows, each thread has its part of such sums in registers.
+        Without folds of rows, each thread has its part of such sums in registers. Rows that are
+        read from memory are not read twice for that: it takes as long.
         """
         g = self.group
+        large = [s for s in (*g.streams, *(u.root for u in self.outside))
+                 if 2 * s.size >= elements(self.shape)]  # fmt: skip
+        if large:
+            return False
         axes = folded(self.value)
         totals = sum(t.nbytes for t in g.totals if t.size > 1)
         most = UPDATED // min(g.extents[g.outer], BLOCKS)
