@@ -91,7 +91,9 @@ class Fusion:
         self.small: list[Group] = []
         self.users_of_group: set[int] = set()
         self.values: list[Value] = []
-        for value in live(program):
+        values = live(program)
+        self.row_folds = _row_folds(values) if self.along else {}
+        for value in values:
             self._take(value)
         for value in program.outputs:
             self._store_output(value)
@@ -260,10 +262,14 @@ class Fusion:
         mine = [a for a, c in enumerate(attempt.classes) if c >= 0 and group.find(c) == outer]
         if not mine:
             return True
-        wanted = outer_axis(attempt.value, uses, True)
+        wanted = outer_axis(attempt.value, uses, True, self._folds_of(attempt.value))
         few = attempt.shape[wanted] < min(FEW, attempt.shape[mine[0]])
         # What it reads of the group lies nowhere yet, so nothing is gained by a kernel of few rows.
         return mine[0] == wanted or (few and not any(_decides(u, attempt) for u in attempt.outside))
+
+    def _folds_of(self, value: Value) -> frozenset[int]:
+        """Return the axes that folds of arrays with the domain of a value are over."""
+        return self.row_folds.get(domain(value), frozenset())
 
     def _note(self, uses: Iterable[Use], value: Value, group: Group, reason: str) -> None:
         for use in uses:
@@ -278,7 +284,7 @@ class Fusion:
         assert before is not None
         attempt = AxisAssignment(group, value, self.uses)
         if not small:
-            axis = outer_axis(value, uses, self.along)
+            axis = outer_axis(value, uses, self.along, self._folds_of(value))
             group.outer = group.new_class(domain(value)[axis])
             attempt.classes[axis] = group.outer
         fits = attempt.run()
@@ -302,6 +308,16 @@ class Fusion:
 def _decides(use: Use, attempt: AxisAssignment) -> bool:
     """Whether an array in memory is large enough to decide the axis along which a value runs."""
     return use.maps is not None and 2 * use.root.size >= elements(attempt.shape)
+
+
+def _row_folds(values: Iterable[Value]) -> dict[Shape, frozenset[int]]:
+    """Return by shape the axes that folds are over, other than those of all elements."""
+    axes: dict[Shape, frozenset[int]] = {}
+    for v in values:
+        if isinstance(v.primitive, Reduce) and v.size > 1:
+            shape = v.args[0].shape
+            axes[shape] = axes.get(shape, frozenset()) | frozenset(folded(v))
+    return axes
 
 
 def live(program: Program) -> list[Value]:
@@ -355,10 +371,17 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             assert_never(value.primitive)
 
 
-def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
+def outer_axis(
+    value: Value,
+    uses: tuple[Use, ...],
+    along: bool = False,
+    folds: frozenset[int] = frozenset(),
+) -> int:
     """Return the axis of a value's domain along which a new group runs.
 
-    With `along`, arrays that are much smaller, or read at indices from memory, do not decide.
+    With `along`, arrays that are much smaller, or read at indices from memory, do not decide,
+    and a short axis gives way to a long one: if there are rows enough without, to one that no
+    `folds` of such arrays are over.
     """
     shape = domain(value)
     reach = [0] * len(shape)
@@ -387,7 +410,8 @@ def outer_axis(value: Value, uses: tuple[Use, ...], along: bool = False) -> int:
         # Not the last axis, which folds are over more often than not; nor one along which
         # everything large lies side by side.
         free = others[:-1] if others[-1:] == axes[-1:] else others
-        free = [a for a in free if reach[a] != 1 or shape[a] == 1]
+        rows = elements(tuple(shape[a] for a in axes if a not in folds))
+        free = [a for a in free if reach[a] != 1 and not (rows >= FEW and a in folds)]
         widest = max(free, key=lambda a: shape[a], default=best)
         few, many = shape[best] < LEAST, 8 * shape[best]
     elif summed or not others:

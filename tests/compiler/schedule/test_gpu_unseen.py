@@ -12,7 +12,7 @@ from device_plans import SMALL, Compiled, DevicePlanRunner
 from recorded import close, recorded
 
 import adarray
-from adarray.compiler.fusion.groups import UPDATED
+from adarray.compiler.fusion.groups import BLOCKS, UPDATED
 from adarray.compiler.ir.affine import ONE, slope, times
 from adarray.compiler.ir.loopir import Apply, Const, Fold, For, Let, Store, Var, integer, statements
 from adarray.compiler.ir.plan import KernelStep
@@ -157,7 +157,7 @@ def middle(x: Any) -> Any:
 PROGRAMS = {
     "moved": (moved, ((13, 70, 1024), (1,)), ((3, 5, 36), (1,))),
     "middle": (middle, ((40, 70, 600),), ((3, 70, 9),)),
-    "many points": (near, ((30, 5), (40000, 5)), ((9, 5), (31, 5))),
+    "many points": (near, ((300, 5), (20000, 5)), ((9, 5), (31, 5))),
     "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
     "near": (near, ((1212, 24), (249, 24)), ((30, 20), (70, 20))),
     "sixteen": (near, ((1212, 16), (249, 16)), ((30, 16), (70, 16))),
@@ -186,9 +186,9 @@ def arrays(name: str, small: bool) -> list[np.ndarray]:
     return [normal(*(s if isinstance(s, tuple) else (s,))) for s in shapes]
 
 
-def schedules(name: str) -> list[Schedule]:
-    """Return how the kernels of a value and its gradients run."""
-    made = arrays(name, small=False)
+def schedules(name: str, *shapes: tuple[int, ...]) -> list[Schedule]:
+    """Return how the kernels of a value and its gradients run, for its shapes or others."""
+    made = [normal(*s) for s in shapes] or arrays(name, small=False)
     f = adarray.value_and_grad(PROGRAMS[name][0], argnums=tuple(range(len(made))))
     kernels = [s for s in plan(recorded(f, *made).program, target=GPU).steps
                if isinstance(s, KernelStep)]  # fmt: skip
@@ -309,15 +309,26 @@ def test_transposes_are_read_in_the_order_of_memory() -> None:
 
 def test_rows_across_memory_share_sectors() -> None:
     """So many rows side by side that what a warp reads at a time fills sectors."""
-    s = schedules("middle")[0]
-    assert isinstance(s, RowsByWarp)
-    assert s.group == 4
+    for shape in (40, 70, 600), (12, 200, 900):
+        s = schedules("middle", shape)[0]
+        assert isinstance(s, RowsByWarp)
+        assert (s.group, s.facts.rows) == (4, shape[0] * shape[2])
+
+
+def test_threads_with_many_folds_have_registers_for_them() -> None:
+    (pairs,) = (s for s in schedules("sixteen", (700, 12), (1200, 12)) if s.facts.most_folds > 8)
+    assert pairs.facts.rows == 700
+    assert pairs.block <= 256
+    few = next(s for s in schedules("sixteen", (20, 12), (40000, 12)) if s.facts.most_folds > 8)
+    assert few.block > 256
 
 
 def test_large_sums_over_rows_are_not_updated_in_memory() -> None:
     for s in schedules("many points"):
         totals = sum(s.facts.bytes_of(t) or 0 for t in s.facts.sized)
-        assert totals <= UPDATED + 4096 or isinstance(s, SheetRows)
+        blocks = min(s.facts.rows, BLOCKS)
+        assert totals * blocks <= UPDATED + 4096 * BLOCKS or isinstance(s, SheetRows)
+    assert any(s.facts.sized for s in schedules("many points"))
 
 
 def test_lines_of_a_running_fold_are_shared() -> None:

@@ -56,6 +56,8 @@ from adarray.compiler.schedule.gpu.tiles import SIDE, is_worth
 BLOCK = 256  # threads of a block whose groups are warps, or parts of them
 LARGEST = 1024
 MARCHING = 128  # threads of a block whose warps march: one for each scheduler
+# Folds and values of a loop from which on threads of larger blocks have too few registers for them.
+FOLDS, VALUES = 8, 128
 FEWEST = 128  # threads of a block that takes rows; smaller ones do not fill an SM
 ITERATIONS = 16  # of a long vector loop, for each thread
 PARTS = 256 * 1024  # bytes of array totals of blocks that one block folds
@@ -187,7 +189,9 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
     # Few rows: more threads for each.
     while group < min(most, LARGEST) and facts.rows * group < target.sms * target.threads_per_sm:
         group *= 2
-    group = min(group, LARGEST)
+    heavy = facts.most_folds >= FOLDS or facts.most_values >= VALUES
+    heavy &= 4 * facts.rows * BLOCK >= target.sms * target.threads_per_sm
+    group = min(group, BLOCK if heavy else LARGEST)
     return max(group, FEWEST) if group > WARP else group
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from adarray.compiler.ir.loopir import Fold, For, Kernel, Local, Total, statements
+from adarray.compiler.ir.loopir import Fold, For, Kernel, Let, Local, Total, statements
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
@@ -139,6 +139,15 @@ class KernelFacts:
         """The most folds of one loop."""
         loops = (s for s in statements(self.kernel.body) if isinstance(s, For))
         return max((sum(isinstance(x, Fold) for x in s.body) for s in loops), default=0)
+
+    @cached_property
+    def most_values(self) -> int:
+        """The most values that one iteration of a vector loop names."""
+        loops = (s for s in statements(self.kernel.body) if isinstance(s, For))
+        return max(
+            (sum(isinstance(x, Let) for x in s.body) for s in loops if s.kind == "vector"),
+            default=0,
+        )
 
     # -- what the kernel is ----------------------------------------------------------------
 
