@@ -67,7 +67,7 @@ class _Probe:
 
 def _fewest_references() -> int:
     x = _Probe()
-    x.shape = 1  # type: ignore[assignment]
+    x.shape = 1
     return x.count
 
 

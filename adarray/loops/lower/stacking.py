@@ -131,11 +131,11 @@ class StackingCalls:
             self.state.fail_if(build.call("less", "bool", count.expr, build.index(1)))
             return self.array(x)
         arrays = self._arrays(x)
-        count = len(arrays[0].shape) + 1
+        axes = len(arrays[0].shape) + 1
         dtype = common(v.dtype for v in arrays)
-        if not isinstance(at, int) or not -count <= at < count or dtype is None:
+        if not isinstance(at, int) or not -axes <= at < axes or dtype is None:
             raise self.state.refusal("np.stack of such arrays")
-        return self._stacked(list(arrays), dtype, at % count)
+        return self._stacked(list(arrays), dtype, at % axes)
 
     def _with_axes(self, array: Array, count: int, behind: bool = False) -> Array:
         """Return an array with at least `count` axes: new ones of extent 1."""
