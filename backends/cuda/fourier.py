@@ -251,12 +251,13 @@ class _Steps:
         if plan is None:
             return False
         self.encoder.references.append(plan)
-        work = self.encoder.behind(self._used, plan.room)
         for offsets in layout.offsets:
             places = [
                 SlotOffset(x.place.slot, x.place.offset + n * x.dtype.itemsize)
                 for x, n in zip((of, to), offsets, strict=True)
             ]
+            # cuFFT looks at where it works even if it needs no room: that must be memory, not its end.
+            work = self.encoder.behind(self._used, plan.room) if plan.room else places[1]
             self.launches.append(
                 FourierRecord(*places, work, plan.number, _DIRECTIONS[kind], plan.functions)
             )

@@ -47,6 +47,8 @@ MANY = 512
 TRIES = 8
 # Rows below which a kernel does not fill a GPU, unless the loops in them are shared out, too.
 FEW = 1024
+# Rows of which each may be folded by a few threads: there are enough of them to fill a GPU.
+ENOUGH = 8192
 
 
 class Fusion:
@@ -411,7 +413,7 @@ def outer_axis(
         # everything large lies side by side.
         free = others[:-1] if others[-1:] == axes[-1:] else others
         rows = elements(tuple(shape[a] for a in axes if a not in folds))
-        free = [a for a in free if reach[a] != 1 and not (rows >= FEW and a in folds)]
+        free = [a for a in free if reach[a] != 1 and not (rows >= ENOUGH and a in folds)]
         widest = max(free, key=lambda a: shape[a], default=best)
         few, many = shape[best] < LEAST, 8 * shape[best]
     elif summed or not others:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from adarray.compiler.ir.domains import Use, aligned, elements
+from adarray.compiler.ir.domains import Use, aligned
 from adarray.compiler.ir.primitives import Concatenate, ScatterND, UpdateSlice
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import Uses, domain, folded
@@ -28,9 +28,9 @@ DEPTH = 3
 AGAIN = 2
 # Elements of a fold over the outer axis, of which every thread has its own.
 TOTAL = 1 << 16
-# Bytes of folds over the outer axis that blocks go through in every row, of all of the blocks, so
-# many at most: the cache of a GPU has room for them.
-UPDATED, BLOCKS = 32 << 20, 264
+# Bytes of folds over the outer axis that a block goes through in every row: those of two blocks
+# for each SM stay in the cache of a GPU.
+UPDATED = 128 << 10
 Classes = tuple[int, ...]
 GroupKind: TypeAlias = Literal["rows", "small", "step", "line"]
 
@@ -225,22 +225,16 @@ class AxisAssignment:
     def _updates_much(self) -> bool:
         """Whether rows that are folded themselves would go through large sums over rows each time.
 
-        Without folds of rows, each thread has its part of such sums in registers. Rows that are
-        read from memory are not read twice for that: it takes as long.
+        Without folds of rows, each thread has its part of such sums in registers.
         """
         g = self.group
-        large = [s for s in (*g.streams, *(u.root for u in self.outside))
-                 if 2 * s.size >= elements(self.shape)]  # fmt: skip
-        if large:
-            return False
         axes = folded(self.value)
         totals = sum(t.nbytes for t in g.totals if t.size > 1)
-        most = UPDATED // min(g.extents[g.outer], BLOCKS)
         if any(self.classes[a] == g.outer for a in axes):
-            if self.value.size == 1 or totals + self.value.nbytes <= most:
+            if self.value.size == 1 or totals + self.value.nbytes <= UPDATED:
                 return False
             return any(folded(m) and m not in g.totals for m in g.members)
-        return totals > most
+        return totals > UPDATED
 
     def _reads_elsewhere(self) -> bool:
         """Whether a number that is computed where it is read needs a certain row of a member."""
