@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import sys
@@ -13,7 +12,6 @@ import numpy as np
 
 from adarray.base.engines import TracingEngine
 from adarray.base.levels import FORWARD
-from adarray.base.recording import LoopNote
 from adarray.base.runtime import MODE, WATCHED
 from adarray.compiler.ir.verify_loops import checking
 from adarray.core.dispatch import apply
@@ -49,7 +47,8 @@ from adarray.loops.lower.kinds import COMPLEX
 from adarray.loops.lower.names import changed_lists
 from adarray.loops.memory import Lowering, Lowerings, Operations, RenamedLoops
 from adarray.loops.names import Loop
-from adarray.loops.policy import not_worthwhile, trips, unrolled
+from adarray.loops.notes import note
+from adarray.loops.policy import not_worthwhile, unrolled
 from adarray.loops.products import Product
 from adarray.loops.rewriting import Place
 from adarray.loops.variables import (
@@ -99,12 +98,12 @@ def _answer(
         if reason.anew:
             entry = reason.reason, reason.line
             recorder.recording.refused.setdefault(place, []).append(entry)
-        _note(recorder, place, iterable, before, reason.reason, reason.line)
+        note(recorder, place, iterable, before, reason.reason, reason.line)
         return None
     except Exception as error:  # of ours
         if checking():
             raise
-        _note(recorder, place, iterable, before, f"{type(error).__name__}: {error}", 0)
+        note(recorder, place, iterable, before, f"{type(error).__name__}: {error}", 0)
         return None
     try:
         results = call.run(loop, recorder)
@@ -112,11 +111,11 @@ def _answer(
         recorder.error = error  # what has been written by now would be written again
         raise
     if results is None:
-        _note(recorder, place, iterable, before, "it raises an error", 0)
+        note(recorder, place, iterable, before, "it raises an error", 0)
         return None
     assert call.operation is not None
     seconds = unrolled(place.loop, call.forms, iterable)
-    _note(recorder, place, iterable, before, "", 0, call.operation, seconds)
+    note(recorder, place, iterable, before, "", 0, call.operation, seconds)
     return results
 
 
@@ -152,38 +151,6 @@ def _computing() -> tuple[int, bool]:
     inner = None if mode is None or mode.recorder is None else mode.recorder.inner
     engine = None if inner is None else inner.engine
     return (1, False) if engine is None else (engine.threads, engine.device is not None)
-
-
-def _note(
-    recorder: TracingEngine,
-    place: Place,
-    iterable: Any,
-    before: int,
-    reason: str,
-    line: int,
-    operation: Operation | None = None,
-    seconds: float = 0.0,
-) -> None:
-    """Note what has become of a loop, for `explain`."""
-    loop = place.loop
-    where = place.file, loop.lineno
-    last = loop.end_lineno or loop.lineno
-    count = None if iterable is None else trips(iterable)
-    taped = None if operation is None else functools.partial(_taped, operation)
-    line = line or loop.lineno
-    recorder.recording.loops.append(
-        LoopNote(where, last, place.function, count, before, reason, line, taped, seconds)
-    )
-
-
-def _taped(operation: Operation) -> str:
-    """Return what the adjoints of a loop put on the tape, in words."""
-    adjoints = operation.execution.adjoints()
-    if not adjoints:
-        return ""
-    counts = sorted({a.taped for a in adjoints})
-    how = "" if all(a.checkpoints is None for a in adjoints) else ", between checkpoints"
-    return f"; its adjoint tapes {' or '.join(map(str, counts))} values{how}"
 
 
 class LoopCall:

@@ -38,6 +38,7 @@ from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
 from adarray.compiler.kernels.joint import joins
 from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, ValueMemory
+from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
 from adarray.compiler.kernels.spread import SHORT, spread
 from adarray.compiler.kernels.stages import Stages
@@ -46,9 +47,7 @@ from adarray.compiler.kernels.values import Index, Stored, Values
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
 # Rows from which on blocks of a GPU are so large: below, there are more of them, and smaller ones.
-# And rows from which on they are its vector loop because they lie side by side in memory.
 SHARED_OUT = ((1 << 21, BLOCK), (1 << 19, 1024), (0, 256))
-SIDE_BY_SIDE = 1 << 19
 # Iterations for all threads of a block: where one takes a row of several nests, a serial loop over
 # shorter ones would have its threads wait for each other again and again.
 WIDE = 64
@@ -72,39 +71,6 @@ class NestWork(NamedTuple):
 
     what: str
     node: KernelNode
-
-
-def in_blocks(
-    order: list[KernelNode], outer: int, extents: list[int], target: Target = CPU
-) -> bool:
-    """Whether rows are the vector loop: they are short, or lie side by side in memory."""
-    inner: dict[int, int] = {}
-    for node in order:
-        for c in node.classes or ():
-            if c >= 0 and c != outer:
-                inner[c] = 0
-    if not inner:
-        return True
-    if max(extents[c] for c in inner) < target.short:
-        return True
-    if target.along and extents[outer] < SIDE_BY_SIDE:
-        return False  # few blocks: few threads
-    across = 0
-    for node in order:
-        for ref in node.args:
-            if ref.at is None or node.classes is None:
-                continue
-            moved = [(a, coef) for a, coef in ref.at.terms if a < len(node.classes)]
-            if not any(node.classes[a] == outer for a, _ in moved):
-                continue  # the same for all rows: it stays in a cache either way
-            for a, coef in moved:
-                if coef == 1:
-                    c = node.classes[a]
-                    if c == outer:
-                        across += len(ref.at.terms) > 1
-                    elif c >= 0:
-                        inner[c] += 1
-    return across > max(inner.values())
 
 
 class Lowering(Folds):

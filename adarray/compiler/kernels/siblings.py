@@ -20,8 +20,9 @@ from adarray.compiler.fusion.groups import MEMBERS, STREAMS, Group
 from adarray.compiler.ir.loopir import Apply, For, If, Var, integer
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import Target
-from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
+from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import KernelNode, ValueMemory
+from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.spread import SHORT
 
 # Ranges that differ by at most one part in so many; groups that may lie between two siblings.

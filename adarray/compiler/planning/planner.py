@@ -10,39 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-import numpy as np
-
-from adarray.base.spans import span
 from adarray.compiler.fusion.divide import SHORT, UNROLLED, Division
 from adarray.compiler.fusion.fuse import LAUNCH, Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.loopir import Kernel, statements
-from adarray.compiler.ir.plan import Buffer, KernelStep, Note, Operand, Plan
+from adarray.compiler.ir.plan import Buffer, KernelStep, Operand, Plan
 from adarray.compiler.ir.primitives import (
     CallResult,
     Concatenate,
     Matmul,
     PythonCall,
-    Slot,
-    View,
-    map_of,
-    mnemonic,
 )
-from adarray.compiler.ir.program import Program, Value, c_strides
+from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import CPU, GpuTarget, Target
-from adarray.compiler.ir.uses import is_source, numeric
+from adarray.compiler.ir.uses import is_source
 from adarray.compiler.ir.verify_loops import checking, verify
-from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
 from adarray.compiler.kernels.nodes import FromRing, Nodes, ValueMemory
 from adarray.compiler.kernels.siblings import Family, Sibling, find_siblings
-from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.kernels.work import work_of
 from adarray.compiler.planning.buffers import place_buffers
 from adarray.compiler.planning.donation import donate
 from adarray.compiler.planning.launches import Launches
+from adarray.compiler.planning.notes import donation_notes, kernel_notes
+from adarray.compiler.planning.passes import prepared
 from adarray.compiler.planning.predicted import operations_in_place, operations_once, seconds
 from adarray.compiler.planning.recompute import Recompute
 from adarray.compiler.planning.remat import within
@@ -50,14 +43,6 @@ from adarray.compiler.planning.shared import SharedKernels
 from adarray.compiler.planning.step_writer import StepWriter
 from adarray.compiler.planning.storage import Storage
 from adarray.compiler.planning.stretches import stretches
-from adarray.compiler.rewrite.accumulate import accumulated, biased
-from adarray.compiler.rewrite.factors import factors
-from adarray.compiler.rewrite.few_places import few_places
-from adarray.compiler.rewrite.fourier import fourier_calls
-from adarray.compiler.rewrite.long_scans import long_scans
-from adarray.compiler.rewrite.pieces import read_in_whole
-from adarray.compiler.rewrite.short_axes import short_axes
-from adarray.compiler.rewrite.stacked import stacked
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.line_groups import Lines
 from adarray.compiler.stencil.lines import LineKernel
@@ -104,11 +89,7 @@ def plan(
     -------
     Plan
     """
-    for name, change in TARGET_PASSES:
-        with span("passes", name):
-            program = change(program, target)
-        if checking():
-            verify_program(program, name)
+    program = prepared(program, target)
     if memory_limit is None:
         new_plan = partial(Planner, program, None, donated, target, on_kernel, unrolled)
         try:
@@ -131,44 +112,6 @@ def _better(new_plan: Callable[..., Planner]) -> Planner:
 
 class UnfitLineError(Exception):
     """No kernel can take the steps that were put together: see `LineKernel`."""
-
-
-# What is done to a program for a target, in this order; ADARRAY_CHECK verifies it after each.
-TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
-    ("results_in_c_order", lambda program, _: _in_c_order(program)),
-    ("factors", factors),
-    ("fourier_calls", fourier_calls),
-    ("long_scans", long_scans),
-    ("few_places", few_places),
-    ("stacked", stacked),
-    ("short_axes", short_axes),
-    ("read_in_whole", read_in_whole),
-    ("tabled", lambda program, target: tabled(program, target.small)),
-    ("accumulated", lambda program, target: accumulated(program, target.adds)),
-    ("biased", lambda program, target: biased(program, target.adds)),
-)
-
-
-def _in_c_order(program: Program) -> Program:
-    """Return the program with results that are views, other than of whole rows, copied.
-
-    What reads the results, the next segment of a path for one, expects C order.
-    """
-    values, outputs = list(program.values), []
-    for v in program.outputs:
-        whole = not isinstance(v.primitive, View) or all(
-            n == 1 or s == t
-            for n, s, t in zip(v.shape, v.primitive.strides, c_strides(v.shape), strict=True)
-        )
-        if not whole:
-            if numeric(v.dtype):
-                v = Value(map_of("cast"), (v,), v.shape, v.dtype, v.origin)
-            else:
-                call = PythonCall(np.ascontiguousarray, (Slot(0),), {})
-                v = Value(call, (v,), v.shape, v.dtype, v.origin)
-            values.append(v)
-        outputs.append(v)
-    return Program(program.inputs, values, outputs)
 
 
 class Planner:
@@ -256,7 +199,7 @@ class Planner:
             tuple(self.storage.consts),
             outputs,
             arena,
-            (*self._notes(), *self._donation_notes(refused)),
+            (*kernel_notes(self.fusion, self.families), *donation_notes(self.program, refused)),
         )
 
     def _donate(self, outputs: tuple[Operand, ...]) -> list[tuple[int, int, str]]:
@@ -626,36 +569,6 @@ class Planner:
         )
         lowered = self.writer.shared_kernels.line(k)
         self.writer.kernel(lowered, values, sum(work_of(order) for order in orders))
-
-    # -- for people -----------------------------------------------------------------------
-
-    def _notes(self) -> Iterable[Note]:
-        """Yield why values and their readers are in different steps."""
-        f = self.fusion
-        for value in f.values:
-            owner = f.owner.get(value)
-            if owner is None or owner.dead:
-                continue
-            for use in f.uses.uses(value) if owner.kind != "step" else ():
-                first = f.owner.get(use.root)
-                if first is None or first is owner or first.dead:
-                    continue
-                family = self.families.get(owner.index)
-                if family is not None and family is self.families.get(first.index):
-                    continue
-                reason = f.reasons.get((use.root, value))
-                if first.kind == "step":
-                    what = mnemonic(use.root.primitive).replace("_", " ")
-                    reason = f"a {what} is a step of its own"
-                yield Note(use.root, value, reason or "another kernel suited it better")
-
-    def _donation_notes(self, refused: Iterable[tuple[int, int, str]]) -> Iterable[Note]:
-        """Yield why results are not written into donated arguments."""
-        inputs = self.program.inputs
-        for j, i, why in refused:
-            if i < len(inputs):
-                reason = f"not in the memory of the donated argument: {why}"
-                yield Note(inputs[i], self.program.outputs[j], reason)
 
 
 # What is done to a plan's steps, in this order; ADARRAY_CHECK verifies their kernels after each.

@@ -21,8 +21,9 @@ from adarray.compiler.kernels import siblings
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.copies import with_copies
-from adarray.compiler.kernels.lower import Lowered, Lowering, in_blocks
+from adarray.compiler.kernels.lower import Lowered, Lowering
 from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
+from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Sibling, one_loop
 from adarray.compiler.kernels.tables import is_table

@@ -31,6 +31,7 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.verify_loops import VerifyError
+from adarray.compiler.planning import passes
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.rewrite import PASSES, ProgramError, optimise, verify_program
 
@@ -114,7 +115,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
 
     y = value(Map("sin"), (X,), (3, 4))
     program = Program([X], [X, y], [y])
-    names = [name for name, _ in planning.TARGET_PASSES]
+    names = [name for name, _ in passes.TARGET_PASSES]
     assert names == [
         "results_in_c_order",
         "factors",
@@ -130,7 +131,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
     ]
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     assert planning.plan(program).steps
-    monkeypatch.setattr(planning, "TARGET_PASSES", (*planning.TARGET_PASSES, ("broken", broken)))
+    monkeypatch.setattr(passes, "TARGET_PASSES", (*passes.TARGET_PASSES, ("broken", broken)))
     with pytest.raises(ProgramError, match="broken"):
         planning.plan(program)
 

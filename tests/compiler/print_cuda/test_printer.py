@@ -20,6 +20,7 @@ from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
 from adarray.compiler.kernels import lower
+from adarray.compiler.kernels import rows as row_loops
 from adarray.compiler.kernels.scatter_forms import ScatterForm
 from adarray.compiler.planning import planner as planning
 from adarray.compiler.planning import step_writer
@@ -148,7 +149,7 @@ class TestEmulated:
     @pytest.mark.slow
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_rows(self, dtype, monkeypatch, tmp_path):
-        monkeypatch.setattr(lower, "SIDE_BY_SIDE", 1)  # few rows are scheduled as many
+        monkeypatch.setattr(row_loops, "SIDE_BY_SIDE", 1)  # few rows are scheduled as many
         cases = [case for n in (1, 5, 96, 130, 513) for case in row_cases(dtype, n)]
         for i, device in enumerate(
             (SMALL, GpuTarget(sms=2, threads_per_sm=1024, shared_memory=48 << 10))
