@@ -60,7 +60,7 @@ MARCHING = 128  # threads of a block whose warps march: one for each scheduler
 FOLDS, VALUES = 8, 128
 FEWEST = 128  # threads of a block that takes rows; smaller ones do not fill an SM
 ITERATIONS = 16  # of a long vector loop, for each thread
-PARTS = 256 * 1024  # bytes of array totals of blocks that one block folds
+PARTS = 256  # bytes of array totals of blocks that each thread of one block folds
 WORD = 4  # bytes that a thread of a sheet with array totals moves at a time
 SLIM = 8  # threads that share a row of a sheet with array totals, at least
 FEW = 16  # blocks side by side below which those with array totals are as large as can be
@@ -150,7 +150,7 @@ def _is_far(s: RowsByWarp | RowsByBlock | SharedRows | RegisterRows, target: Gpu
     """Whether array totals of blocks are so large that a kernel of its own combines them."""
     near = [t for t in s.facts.sized if is_merged(s, t)]
     size = max((s.facts.bytes_of(t) or 0 for t in near), default=0)
-    return bool(near) and launch_of(s, target).blocks * size > PARTS
+    return bool(near) and launch_of(s, target).blocks * size > PARTS * s.block
 
 
 def _rows(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
