@@ -31,6 +31,7 @@ LOOPS = 4  # calls of one plan that are cheaper than copies
 AXES = 5  # of arrays that are copied, once those that follow each other are one
 _BLOCKS = 2048
 _ALIGNED = 256  # bytes
+NOWHERE = SlotOffset(-1)  # the address 0
 _REALS = {"f": "float", "d": "double"}
 _TYPES = {"forward": "C2C", "inverse": "C2C", "half": "R2C", "whole": "C2R"}
 _DIRECTIONS = {"forward": -1, "inverse": 1, "half": 0, "whole": 0}
@@ -251,13 +252,13 @@ class _Steps:
         if plan is None:
             return False
         self.encoder.references.append(plan)
+        # An address that is also the operand's or the result's makes cuFFT fail, without room, too.
+        work = self.encoder.behind(self._used, plan.room) if plan.room else NOWHERE
         for offsets in layout.offsets:
             places = [
                 SlotOffset(x.place.slot, x.place.offset + n * x.dtype.itemsize)
                 for x, n in zip((of, to), offsets, strict=True)
             ]
-            # cuFFT looks at where it works even if it needs no room: that must be memory, not its end.
-            work = self.encoder.behind(self._used, plan.room) if plan.room else places[1]
             self.launches.append(
                 FourierRecord(*places, work, plan.number, _DIRECTIONS[kind], plan.functions)
             )

@@ -188,10 +188,10 @@ class FakeDriver:
     def _transform(self, plan: int, operand: Any, out: Any, direction: int) -> int:
         """Compute what cuFFT does; what it destroys becomes nan."""
         form, room = self.plans[plan]
+        place = self.told["memory", plan]
+        assert (place != 0) == (room > 0)  # cuFFT fails where its memory is that of an array
         real, pairs = np.dtype(form.char), np.dtype(form.char.upper())
-        work = self._memory(
-            self.ffi.cast("void *", self.told["memory", plan]), np.dtype(np.uint8), (room,), (1,)
-        )
+        work = self._memory(self.ffi.cast("void *", place), np.dtype(np.uint8), (room,), (1,))
         half = (*form.lengths[:-1], form.lengths[-1] // 2 + 1)
         axes = range(1, 1 + len(half))
 
