@@ -1,4 +1,4 @@
-"""Random programs of steps of stencils on lines: fields, ways to read neighbours, ends of lines."""
+"""Random steps of stencils on lines for tests: fields, ways to read neighbours, ends of lines."""
 
 from __future__ import annotations
 
