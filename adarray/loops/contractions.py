@@ -93,14 +93,23 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
     others = [f for f in factors if k not in names.read_in(f)]
     if len(mine) != 2 or not all(map(_is_plain, others)):
         return None
+    if names.read_in(s.iter) & bound:  # its extent is not that before the loop
+        return None
     count = extent(s.iter, forms)
     if not isinstance(s.iter, ast.Call) or len(s.iter.args) != 1 or not count:
         return None
-    left, right = (_row(f, k, count, forms, bound) for f in mine)
-    if left is None or right is None:
+    rows = [r for f in mine if (r := _row(f, k, count, forms, bound)) is not None]
+    if len(rows) < len(mine):
         return None
-    dtypes = {left[1], right[1]}
-    if isinstance(target, ast.Subscript):
+    # Two slices, or a slice and an array of indices, are multiplied element by element.
+    if any(isinstance(r[2], ast.Slice) for r in rows) and not any(
+        isinstance(r[2], ast.Name) for r in rows
+    ):  # fmt: skip
+        return None
+    dtypes = {r[1] for r in rows}
+    if not isinstance(target, ast.Subscript):
+        dtypes.add("float64")  # variables may be of that, whatever is added to them
+    else:
         form = forms.get(name.id)
         # An array of integers would cut off what each iteration adds.
         if not isinstance(form, ArrayForm) or name.id in bound:
@@ -110,7 +119,7 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
         return None
     if not all(_is_real(f, forms) for f in others):
         return None
-    product = ast.BinOp(left[0], ast.MatMult(), right[0])
+    product = ast.BinOp(rows[0][0], ast.MatMult(), rows[1][0])
     value: ast.expr = product
     for f in others:
         value = ast.BinOp(copy.deepcopy(f), ast.Mult(), value)
@@ -150,8 +159,8 @@ def _is_real(e: ast.expr, forms: Mapping[str, Form]) -> bool:
 
 def _row(
     e: ast.expr, k: str, count: int, forms: Mapping[str, Form], bound: Set[str]
-) -> tuple[ast.expr, str] | None:  # fmt: skip
-    """Return a row of a matrix, and its dtype, for an element of it whose index is `k`."""
+) -> tuple[ast.expr, str, ast.expr] | None:  # fmt: skip
+    """Return a row for an element of a matrix whose index is `k`, its dtype, and its index."""
     if not isinstance(e, ast.Subscript) or not isinstance(e.value, ast.Name):
         return None
     form = forms.get(e.value.id)
@@ -168,4 +177,4 @@ def _row(
         return None
     parts[axis] = ast.Slice()
     whole = copy.deepcopy(ast.Subscript(e.value, ast.Tuple(parts, ast.Load()), ast.Load()))
-    return ast.fix_missing_locations(ast.copy_location(whole, e)), form.dtype
+    return ast.fix_missing_locations(ast.copy_location(whole, e)), form.dtype, parts[1 - axis]
