@@ -46,7 +46,7 @@ def contractions(
             k = s.target.id
             if k in read_later or not _is_own(loop, k):
                 continue
-            c = _contraction(s, forms, bound)
+            c = _contraction(s, loop, forms, bound)
             if c is not None:
                 out[id(s)] = c
     return out
@@ -63,8 +63,10 @@ def _is_own(loop: ast.For, k: str) -> bool:
     )  # fmt: skip
 
 
-def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Contraction | None:
-    """Return what stands in the place of one loop."""
+def _contraction(
+    s: ast.For, loop: ast.For, forms: Mapping[str, Form], bound: Set[str]
+) -> Contraction | None:  # fmt: skip
+    """Return what stands in the place of one loop inside of another one."""
     assert isinstance(s.target, ast.Name)
     k, around, body = s.target.id, [s], s.body
     while len(body) == 1 and isinstance(body[0], ast.For):
@@ -108,7 +110,8 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
         return None
     dtypes = {r[1] for r in rows}
     if not isinstance(target, ast.Subscript):
-        dtypes.add("float64")  # variables may be of that, whatever is added to them
+        if name.id in forms or not _starts_as_constant(loop, add):
+            dtypes.add("float64")  # of which the variable may be, whatever is added to it
     else:
         form = forms.get(name.id)
         # An array of integers would cut off what each iteration adds.
@@ -131,6 +134,23 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
     for n in ast.walk(value):
         ast.copy_location(n, add)
     return Contraction(out, product)
+
+
+def _starts_as_constant(loop: ast.For, add: ast.AugAssign) -> bool:
+    """Whether a loop sets a variable to numbers of the text alone, but where it adds to it.
+
+    Such have the dtype of what is added to them.
+    """
+    assert isinstance(add.target, ast.Name)
+    fit = {id(add.target)}
+    for n in ast.walk(loop):
+        value = n.value if isinstance(n, ast.Assign) else None
+        if isinstance(n, ast.Assign) and isinstance(value, ast.Constant):
+            fit |= {id(t) for t in n.targets} if isinstance(value.value, (int, float)) else set()
+    return all(
+        id(n) in fit for n in ast.walk(loop)
+        if isinstance(n, ast.Name) and n.id == add.target.id and not isinstance(n.ctx, ast.Load)
+    )  # fmt: skip
 
 
 def _factors(e: ast.expr) -> list[ast.expr]:
