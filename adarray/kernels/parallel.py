@@ -395,12 +395,17 @@ def _gathered(
 def _added(
     own: str, buffer: str, dtype: str, low: int, many: int, parts: int
 ) -> Stmt:  # fmt: skip
-    """Return loops that add what all parts have to the elements that it belongs to."""
+    """Return loops that add what all parts have to the elements that it belongs to.
+
+    The range may have places that belong to none, where branches keep iterations from the ends of
+    the array: nothing is added there.
+    """
     p, k = Var("int64", f"{own}_p"), Var("int64", f"{own}_k")
     place = build.add(k, build.index(low))
-    own_place = build.add(build.multiply(p, build.index(many)), k)
-    value = build.add(Load(dtype, buffer, place), Load(dtype, own, own_place))
-    adding = for_(k.name, build.index(0), build.index(many), [Store(buffer, place, value)])
+    mine = Load(dtype, own, build.add(build.multiply(p, build.index(many)), k))
+    test = build.compare("not_equal", mine, build.const(0, dtype))
+    store = Store(buffer, place, build.add(Load(dtype, buffer, place), mine))
+    adding = for_(k.name, build.index(0), build.index(many), [if_(test, [store])])
     return for_(p.name, build.index(0), build.index(parts), [adding])
 
 

@@ -68,6 +68,8 @@ class Texts:
             sign, rank = _SIGNS[e.name]
             # Brackets keep the order of sums, which rounds as the source's does.
             left, right = self(e.args[0], rank), self(e.args[1], rank + 1)
+            if _overflows(e):
+                left = f"({CTYPES[e.dtype]}){self(e.args[0], _UNARY)}"
             return f"{left} {sign} {right}", rank
         if e.name == "negative":
             return f"-{self(e.args[0], _CALL)}", _UNARY
@@ -94,6 +96,28 @@ class Texts:
             return f"({e.name}({args}) != 0)", _CALL
         name = SPELLED.get(e.name, e.name)
         return f"{name}{suffix}({args})", _CALL
+
+
+def _overflows(e: Apply) -> bool:
+    """Whether an operation on int64 would be one on int, which C takes constants for."""
+    if e.name == "left_shift":
+        return _is_int(e.args[0])
+    return e.name in ("multiply", "add", "subtract") and all(map(_is_int, e.args))
+
+
+def _is_int(e: Expr) -> bool:
+    """Whether C takes an int64 for an int, since its text consists of small constants."""
+    if e.dtype != "int64":
+        return False
+    if isinstance(e, Const):
+        return True
+    if not isinstance(e, Apply):
+        return False
+    if e.name in ("multiply", "add", "subtract", "left_shift", "cast"):
+        return False  # of which one operand is an int64 to C, or is made one
+    args = e.args[1:] if e.name == "where" else e.args
+    chooses = e.name in ("where", "minimum", "maximum", "negative", "right_shift")
+    return (chooses or e.name in _SIGNS) and all(map(_is_int, args))
 
 
 def number(e: Const) -> str:

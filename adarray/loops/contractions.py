@@ -46,7 +46,7 @@ def contractions(
             k = s.target.id
             if k in read_later or not _is_own(loop, k):
                 continue
-            c = _contraction(s, forms, bound)
+            c = _contraction(s, loop, forms, bound)
             if c is not None:
                 out[id(s)] = c
     return out
@@ -63,8 +63,10 @@ def _is_own(loop: ast.For, k: str) -> bool:
     )  # fmt: skip
 
 
-def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Contraction | None:
-    """Return what stands in the place of one loop."""
+def _contraction(
+    s: ast.For, loop: ast.For, forms: Mapping[str, Form], bound: Set[str]
+) -> Contraction | None:  # fmt: skip
+    """Return what stands in the place of one loop inside of another one."""
     assert isinstance(s.target, ast.Name)
     k, around, body = s.target.id, [s], s.body
     while len(body) == 1 and isinstance(body[0], ast.For):
@@ -93,14 +95,24 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
     others = [f for f in factors if k not in names.read_in(f)]
     if len(mine) != 2 or not all(map(_is_plain, others)):
         return None
+    if names.read_in(s.iter) & bound:  # its extent is not that before the loop
+        return None
     count = extent(s.iter, forms)
     if not isinstance(s.iter, ast.Call) or len(s.iter.args) != 1 or not count:
         return None
-    left, right = (_row(f, k, count, forms, bound) for f in mine)
-    if left is None or right is None:
+    rows = [r for f in mine if (r := _row(f, k, count, forms, bound)) is not None]
+    if len(rows) < len(mine):
         return None
-    dtypes = {left[1], right[1]}
-    if isinstance(target, ast.Subscript):
+    # Two slices, or a slice and an array of indices, are multiplied element by element.
+    if any(isinstance(r[2], ast.Slice) for r in rows) and not any(
+        isinstance(r[2], ast.Name) for r in rows
+    ):  # fmt: skip
+        return None
+    dtypes = {r[1] for r in rows}
+    if not isinstance(target, ast.Subscript):
+        if name.id in forms or not _starts_as_constant(loop, add):
+            dtypes.add("float64")  # of which the variable may be, whatever is added to it
+    else:
         form = forms.get(name.id)
         # An array of integers would cut off what each iteration adds.
         if not isinstance(form, ArrayForm) or name.id in bound:
@@ -110,7 +122,7 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
         return None
     if not all(_is_real(f, forms) for f in others):
         return None
-    product = ast.BinOp(left[0], ast.MatMult(), right[0])
+    product = ast.BinOp(rows[0][0], ast.MatMult(), rows[1][0])
     value: ast.expr = product
     for f in others:
         value = ast.BinOp(copy.deepcopy(f), ast.Mult(), value)
@@ -122,6 +134,23 @@ def _contraction(s: ast.For, forms: Mapping[str, Form], bound: Set[str]) -> Cont
     for n in ast.walk(value):
         ast.copy_location(n, add)
     return Contraction(out, product)
+
+
+def _starts_as_constant(loop: ast.For, add: ast.AugAssign) -> bool:
+    """Whether a loop sets a variable to numbers of the text alone, but where it adds to it.
+
+    Such have the dtype of what is added to them.
+    """
+    assert isinstance(add.target, ast.Name)
+    fit = {id(add.target)}
+    for n in ast.walk(loop):
+        value = n.value if isinstance(n, ast.Assign) else None
+        if isinstance(n, ast.Assign) and isinstance(value, ast.Constant):
+            fit |= {id(t) for t in n.targets} if isinstance(value.value, (int, float)) else set()
+    return all(
+        id(n) in fit for n in ast.walk(loop)
+        if isinstance(n, ast.Name) and n.id == add.target.id and not isinstance(n.ctx, ast.Load)
+    )  # fmt: skip
 
 
 def _factors(e: ast.expr) -> list[ast.expr]:
@@ -150,8 +179,8 @@ def _is_real(e: ast.expr, forms: Mapping[str, Form]) -> bool:
 
 def _row(
     e: ast.expr, k: str, count: int, forms: Mapping[str, Form], bound: Set[str]
-) -> tuple[ast.expr, str] | None:  # fmt: skip
-    """Return a row of a matrix, and its dtype, for an element of it whose index is `k`."""
+) -> tuple[ast.expr, str, ast.expr] | None:  # fmt: skip
+    """Return a row for an element of a matrix whose index is `k`, its dtype, and its index."""
     if not isinstance(e, ast.Subscript) or not isinstance(e.value, ast.Name):
         return None
     form = forms.get(e.value.id)
@@ -168,4 +197,4 @@ def _row(
         return None
     parts[axis] = ast.Slice()
     whole = copy.deepcopy(ast.Subscript(e.value, ast.Tuple(parts, ast.Load()), ast.Load()))
-    return ast.fix_missing_locations(ast.copy_location(whole, e)), form.dtype
+    return ast.fix_missing_locations(ast.copy_location(whole, e)), form.dtype, parts[1 - axis]

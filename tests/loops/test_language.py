@@ -10,7 +10,8 @@ import pytest
 
 import adarray
 from adarray.base.recording import LoopNote
-from adarray.loops import capture, policy
+from adarray.loops import notes as notes_of_loops
+from adarray.loops import policy
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[LoopNote]:
         out.append(LoopNote(*args, **kwargs))
         return out[-1]
 
-    monkeypatch.setattr(capture, "LoopNote", note)
+    monkeypatch.setattr(notes_of_loops, "LoopNote", note)
     return out
 
 

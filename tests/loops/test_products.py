@@ -144,6 +144,17 @@ def triangular(x, y):
     return np.sum(out * out)
 
 
+def range_that_changes(x, y):
+    out = np.zeros((len(x), len(y)), x.dtype)
+    n = 9
+    for i in range(len(x)):
+        for j in range(len(y)):
+            for k in range(n):
+                out[i, j] += x[i, k] * y[k, j]
+        n = n - 1
+    return np.sum(out * out)
+
+
 def index_read_later(x, y):
     out = np.zeros((len(x), len(y)), x.dtype)
     for i in range(len(x)):
@@ -188,8 +199,8 @@ def other_range(x, y):
     ("f", "hoisted"),
     [
         (added_up, True), (added_up_transposed, True), (added_up_between, True),
-        (triangular, False), (index_read_later, False), (of_itself, False), (cut_off, False),
-        (other_range, False),
+        (triangular, False), (range_that_changes, False), (index_read_later, False),
+        (of_itself, False), (cut_off, False), (other_range, False),
         (columns, True), (rows, True), (negative, True), (written, False),
         (written_by_another_name, False), (bound_anew, False), (now_and_then, False),
         (diagonal, False), (band, False),
@@ -226,6 +237,28 @@ def test_products_of_loops(
 def test_scaled_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A factor is multiplied behind the product, if that takes no digits from the sum."""
     test_products_of_loops(scaled, dtype == "float64", dtype, monkeypatch)
+
+
+def in_double(x, y):
+    out = np.zeros((len(x), y.shape[1]))
+    for i in range(len(x)):
+        for j in range(y.shape[1]):
+            s = out[i, j]
+            for k in range(x.shape[1]):
+                s += x[i, k] * y[k, j]
+            out[i, j] = s
+    return out
+
+
+def test_single_products_are_added_up_in_double() -> None:
+    """No product of float32 takes digits from a sum in float64."""
+    rng = np.random.default_rng(3)
+    x, y = (3 + rng.normal(size=shape).astype("float32") for shape in ((5, 800), (800, 5)))
+    with adarray.use("serial"):
+        jitted = adarray.jit(in_double)
+        values = [jitted(x, y) for _ in range(3)]
+    for value in values:
+        np.testing.assert_allclose(value, in_double(x, y), 1e-13)
 
 
 @pytest.mark.parametrize("shift", [0, 1])

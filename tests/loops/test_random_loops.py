@@ -16,7 +16,8 @@ from trust import BACKENDS, LONG, seeds
 
 import adarray
 from adarray.base.recording import LoopNote
-from adarray.loops import capture, policy
+from adarray.loops import notes as notes_of_loops
+from adarray.loops import policy
 
 CLOSE = (1e-7, 1e-9)
 # A dozen in the core; all of them, and more, in full and long runs.
@@ -39,7 +40,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[LoopNote]:
         out.append(LoopNote(*args, **kwargs))
         return out[-1]
 
-    monkeypatch.setattr(capture, "LoopNote", note)
+    monkeypatch.setattr(notes_of_loops, "LoopNote", note)
     return out
 
 

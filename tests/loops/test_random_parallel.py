@@ -11,6 +11,7 @@ from random_nests import NestProgram
 from trust import LONG, seeds
 
 import adarray
+from adarray.compiler.ir.loopir import If
 from adarray.jitting.tree import trial
 from adarray.kernels import parallel
 from adarray.loops import capture, policy
@@ -135,6 +136,38 @@ def test_waves(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
             for x, y in zip(*map(flat, results), strict=True):
                 np.testing.assert_array_equal(y, x)
             assert bool(counts) == waves
+
+
+def kept_inside(x: Any) -> Any:
+    out = np.zeros(5)
+    for i in range(60):
+        for j in range(-3, 9):
+            if 0 <= j < 5:
+                out[j] += x[i] * j
+    return out
+
+
+def test_sums_of_parts_stay_inside_of_arrays(
+    shares: list[parallel.Shares], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places that no iteration may touch are added to nothing, though the range has them."""
+    written: list[Any] = []
+    added = parallel._added
+
+    def noted(*args: Any) -> Any:
+        written.append(added(*args))
+        return written[-1]
+
+    monkeypatch.setattr(parallel, "_added", noted)
+    x = np.random.default_rng(1).normal(size=60)
+    with adarray.use("openmp", threads=THREADS):
+        compiled = adarray.jit(kept_inside)
+        for _ in range(3):
+            np.testing.assert_allclose(compiled(x), kept_inside(x))
+    assert any(low < 0 for s in shares for low, _ in s.ranges.values())
+    for loop in written:
+        (inner,) = loop.body
+        assert all(isinstance(s, If) for s in inner.body)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")

@@ -766,6 +766,18 @@ def mask_of_chosen_elements(x, y):
     return s
 
 
+@real
+def shifts_beyond_32_bits(x, y):
+    m, n = 0, 0
+    for i in range(9):
+        if x[i] > 0:
+            m |= 1 << (6 * i)
+            n += 2 ** (5 * i)
+        m ^= (3 if y[i] > 0 else -5) << (i + 31)
+        n += (100000 if y[i] > 0 else 70000) * (90000 if x[i] > 0.5 else 80000)
+    return m, n
+
+
 def integers_that_become_floats(x, y):
     n, s = np.arange(9), 0.0
     for i in range(len(x)):
