@@ -103,11 +103,13 @@ def test_infinities_nan_and_signed_zeros(name: str) -> None:
         "by numbers": lambda x, y, r: np.stack([x[::97] / c for c in (2, -0.0, 0j, 1 + 2j)]),
         "reciprocal": lambda x, y, r: np.stack([np.reciprocal(y[:100]), y[:100] ** -1]),
         "sign": lambda x, y, r: np.sign(x[:100]),
-        "powers": lambda x, y, r: np.stack([x[:100] ** n for n in (1, 2, 3, 4, -3)]),
+        "powers": lambda x, y, r: np.stack([x**n for n in (1, 2, 3, 4, -3)]),
     }
     with np.errstate(all="ignore"):
         f = functions[name]
-        left = NUMBERS if name in ("sign", "powers") else LEFT
+        left = NUMBERS if name == "sign" else LEFT
+        if name == "powers":  # sums of overflowing products depend on the processor
+            left = NUMBERS[np.abs(NUMBERS) <= 800]
         r = recorded(f, left, RIGHT, REALS)
         assert "python_call" not in r.kinds()
         (got,) = interpret(r.program, r.arrays)
