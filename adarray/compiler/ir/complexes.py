@@ -107,20 +107,28 @@ def power(b: Builder, x: Value, exponent: float) -> Value:
     if n != exponent or not 0 < abs(n) <= LARGEST_POWER:
         raise NoKernelError("power")
     pair = b.parts(x)
-    if n == 3:
-        return b.paired(*_multiplied(b, pair, _multiplied(b, pair, pair)))
-    result, square, rest = None, pair, abs(n)
-    while rest:
-        if rest & 1:
-            result = square if result is None else _multiplied(b, result, square)
-        rest >>= 1
-        if rest:
-            square = _multiplied(b, square, square)
-    assert result is not None
+    if n == 2:
+        return b.paired(*_multiplied(b, pair, pair))
+    if n == -1:
+        return b.paired(*_reciprocal(b, pair))
+    zero, one = b.const(0, pair[0].dtype), b.const(1, pair[0].dtype)
+    if n == 1:
+        result = pair
+    elif n == 3:
+        result = _multiplied(b, pair, _multiplied(b, pair, pair))
+    else:
+        result, square, rest = (one, zero), pair, abs(n)
+        while rest:
+            if rest & 1:
+                result = _multiplied(b, result, square)
+            rest >>= 1
+            if rest:
+                square = _multiplied(b, square, square)
     if n < 0:
-        one = b.const(1, result[0].dtype), b.const(0, result[0].dtype)
-        result = _divided(b, one, result)
-    return b.paired(*result)
+        result = _divided(b, (one, zero), result)
+    none = b.map("logical_and", *(b.map("equal", p, zero) for p in pair))
+    of_zero = zero if n > 0 else b.const(math.nan, zero.dtype)
+    return b.paired(*(b.map("where", none, of_zero, p) for p in result))
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value:
@@ -207,25 +215,41 @@ def _divided(b: Builder, x: Pair, y: Pair) -> Pair:
     """Return a quotient: scaled by the larger part of the divisor."""
     zero, one = b.const(0, y[0].dtype), b.const(1, y[0].dtype)
     if _is(y[1], 0):
-        scale = b.map("divide", one, y[0])
-        return b.map("multiply", x[0], scale), b.map("multiply", x[1], scale)
-    sizes = [b.map("absolute", p) for p in y]
-    by_first = b.map("greater_equal", *sizes)
-    none = b.map("logical_and", *(b.map("equal", s, zero) for s in sizes))
-    large = b.map("where", none, zero, b.map("where", by_first, *y))
-    small = b.map("where", by_first, y[1], y[0])
-    ratio = b.map("where", none, zero, b.map("divide", small, large))
-    scale = b.map("divide", one, b.map("add", large, b.map("multiply", small, ratio)))
-    p, q = b.map("where", by_first, *x), b.map("where", by_first, x[1], x[0])
+        none = b.map("equal", y[0], zero)
+        large = b.map("where", none, zero, y[0])
+        ratio = b.map("where", none, zero, b.map("divide", zero, y[0]))
+        scale = b.map("divide", one, large)
+        p, q = x
+    else:
+        sizes = [b.map("absolute", p) for p in y]
+        by_first = b.map("greater_equal", *sizes)
+        none = b.map("logical_and", *(b.map("equal", s, zero) for s in sizes))
+        large = b.map("where", none, zero, b.map("where", by_first, *y))
+        small = b.map("where", by_first, y[1], y[0])
+        ratio = b.map("where", none, zero, b.map("divide", small, large))
+        scale = b.map("divide", one, b.map("add", large, b.map("multiply", small, ratio)))
+        p, q = b.map("where", by_first, *x), b.map("where", by_first, x[1], x[0])
     # Of the smaller part, the larger one times the ratio is subtracted, or the other way round.
-    re = b.map("add", p, b.map("multiply", q, ratio))
-    low, high = q, b.map("multiply", p, ratio)
-    im = b.map("where", by_first, b.map("subtract", low, high), b.map("subtract", high, low))
+    # A divisor of zero has no smaller part, which an infinity would make nan.
+    of_p, of_q = (b.map("where", none, zero, b.map("multiply", t, ratio)) for t in (p, q))
+    re, im = b.map("add", p, of_q), b.map("subtract", q, of_p)
+    if not _is(y[1], 0):
+        im = b.map("where", by_first, im, b.map("subtract", of_p, q))
     return b.map("multiply", re, scale), b.map("multiply", im, scale)
 
 
 def _reciprocal(b: Builder, x: Pair) -> Pair:
-    return _divided(b, (b.const(1, x[0].dtype), b.const(0, x[0].dtype)), x)
+    """Return ``1 / x``, which is nan at 0."""
+    one = b.const(1, x[0].dtype)
+    by_first = b.map("less_equal", b.map("absolute", x[1]), b.map("absolute", x[0]))
+    large, small = b.map("where", by_first, *x), b.map("where", by_first, x[1], x[0])
+    ratio = b.map("divide", small, large)
+    size = b.map("add", large, b.map("multiply", small, ratio))
+    p, q = b.map("divide", one, size), b.map("divide", ratio, size)
+    return (
+        b.map("where", by_first, p, q),
+        b.map("negative", b.map("where", by_first, q, p)),
+    )
 
 
 def _negative(b: Builder, x: Pair) -> Pair:
@@ -237,58 +261,97 @@ def _conjugate(b: Builder, x: Pair) -> Pair:
 
 
 def _sign(b: Builder, x: Pair) -> Pair:
-    """Return ``x / |x|``, 0 at 0."""
+    """Return ``x / |x|``, 0 at 0, and the direction of one infinite part."""
     size = _absolute(b, x)
-    zero = b.const(0, size.dtype)
+    zero, one = b.const(0, size.dtype), b.const(1, size.dtype)
+    infinite = [b.map("isinf", p) for p in x]
+    either, both = b.map("logical_or", *infinite), b.map("logical_and", *infinite)
+    size = b.map("where", either, b.map("where", both, b.const(math.nan, size.dtype), one), size)
     none = b.map("equal", size, zero)
-    re, im = (b.map("where", none, zero, b.map("divide", p, size)) for p in x)
-    return re, im
+
+    def part(p: Value, is_infinite: Value) -> Value:
+        unit = b.map("where", is_infinite, b.map("copysign", one, p), zero)
+        quotient = b.map("divide", b.map("where", either, unit, p), size)
+        return b.map("where", none, zero, quotient)
+
+    return part(x[0], infinite[0]), part(x[1], infinite[1])
 
 
 def _exp(b: Builder, x: Pair) -> Pair:
-    """Return an exponential; of a real number it is one, whose infinity stays."""
+    """Return an exponential; of a real number it is one, whose infinity stays.
+
+    So does that of an infinite real part where the imaginary one is no number of finite size.
+    """
     size, zero = b.map("exp", x[0]), b.const(0, x[0].dtype)
-    re = b.map("multiply", size, b.map("cos", x[1]))
-    im = b.map("multiply", size, b.map("sin", x[1]))
     if _is(x[1], 0):
         return size, x[1]
-    real = b.map("equal", x[1], zero)
-    return re, b.map("where", real, x[1], im)
+    re = b.map("multiply", size, b.map("cos", x[1]))
+    im = b.map("multiply", size, b.map("sin", x[1]))
+    nowhere = b.map("logical_not", b.map("isfinite", x[1]))
+    limit = b.map("logical_and", b.map("isinf", x[0]), nowhere)
+    vanishes = b.map("logical_and", limit, b.map("equal", size, zero))
+    re = b.map("where", limit, size, re)
+    im = b.map("where", vanishes, b.map("copysign", zero, x[1]), im)
+    return re, b.map("where", b.map("equal", x[1], zero), x[1], im)
 
 
 def _sqrt(b: Builder, x: Pair) -> Pair:
     """Return the root whose real part is not negative."""
     dtype = x[0].dtype
     half, zero = b.const(0.5, dtype), b.const(0, dtype)
-    size = b.map("absolute", x[0])
-    large = b.map("sqrt", b.map("multiply", half, b.map("add", size, _absolute(b, x))))
+    sizes = b.map("absolute", x[0]), _absolute(b, x)
+    total = b.map("add", *sizes)
+    halves = (b.map("multiply", half, s) for s in sizes)
+    mean = b.map("multiply", half, total)
+    large = b.map("sqrt", b.map("where", b.map("isinf", total), b.map("add", *halves), mean))
     none = b.map("equal", large, zero)
     below = b.map("divide", b.map("multiply", half, b.map("absolute", x[1])), large)
     small = b.map("where", none, zero, below)
     right = b.map("logical_not", b.map("signbit", x[0]))
-    im = b.map("where", right, small, large)
-    return b.map("where", right, large, small), b.map("copysign", im, x[1])
+    far = b.map("isinf", x[1])
+    re, im = (
+        b.map("where", far, b.const(math.inf, dtype), b.map("where", right, *sides))
+        for sides in ((large, small), (small, large))
+    )
+    return re, b.map("copysign", im, x[1])
 
 
-def _of_sums(first: str, second: str, negative: bool) -> Callable[[Builder, Pair], Pair]:
+def _circular(first: str, second: str, negative: bool) -> Callable[[Builder, Pair], Pair]:
     """Return a circular function: ``first(x) cosh(y) + i second(x) sinh(y)``."""
 
     def function(b: Builder, x: Pair) -> Pair:
-        re = b.map("multiply", b.map(first, x[0]), b.map("cosh", x[1]))
-        im = b.map("multiply", b.map(second, x[0]), b.map("sinh", x[1]))
+        re = _product(b, first, x[0], "cosh", x[1])
+        im = _product(b, second, x[0], "sinh", x[1])
         return re, b.map("negative", im) if negative else im
 
     return function
 
 
-def _of_exponentials(first: str, second: str) -> Callable[[Builder, Pair], Pair]:
+def _hyperbolic(first: str, second: str) -> Callable[[Builder, Pair], Pair]:
     """Return a hyperbolic function: ``first(x) cos(y) + i second(x) sin(y)``."""
 
     def function(b: Builder, x: Pair) -> Pair:
-        re = b.map("multiply", b.map(first, x[0]), b.map("cos", x[1]))
-        return re, b.map("multiply", b.map(second, x[0]), b.map("sin", x[1]))
+        return _product(b, "cos", x[1], first, x[0]), _product(b, "sin", x[1], second, x[0])
 
     return function
+
+
+def _product(b: Builder, circular: str, x: Value, hyperbolic: str, y: Value) -> Value:
+    """Return a circular function times a hyperbolic one: 0 where one is, however large the other.
+
+    The hyperbolic one overflows, so this holds for real numbers, too.
+    """
+    zero, one = b.const(0, x.dtype), b.const(1, x.dtype)
+    product = b.map("multiply", b.map(circular, x), b.map(hyperbolic, y))
+    odd = [p for p, name in ((x, circular), (y, hyperbolic)) if name in ("sin", "sinh")]
+    if not odd:
+        return product
+    signed = b.map("copysign", zero, odd[0])
+    if len(odd) == 2:
+        signed = b.map("multiply", signed, b.map("copysign", one, odd[1]))
+    none = [b.map("equal", p, zero) for p in odd]
+    either = none[0] if len(none) == 1 else b.map("logical_or", *none)
+    return b.map("where", b.map("logical_and", either, b.map("isnan", product)), signed, product)
 
 
 def _absolute(b: Builder, x: Pair) -> Value:
@@ -299,8 +362,8 @@ _FUNCTIONS: dict[str, Callable[..., Pair]] = {
     "add": _added, "subtract": _subtracted, "multiply": _multiplied, "divide": _divided,
     "reciprocal": _reciprocal, "negative": _negative, "conjugate": _conjugate, "sign": _sign,
     "positive": lambda _, x: x, "square": lambda b, x: _multiplied(b, x, x), "exp": _exp,
-    "sqrt": _sqrt, "sin": _of_sums("sin", "cos", False), "cos": _of_sums("cos", "sin", True),
-    "sinh": _of_exponentials("sinh", "cosh"), "cosh": _of_exponentials("cosh", "sinh"),
+    "sqrt": _sqrt, "sin": _circular("sin", "cos", False), "cos": _circular("cos", "sin", True),
+    "sinh": _hyperbolic("sinh", "cosh"), "cosh": _hyperbolic("cosh", "sinh"),
 }  # fmt: skip
 # What tells numbers apart: a function of the parts, and how both answers are one.
 _TRUTHS = {

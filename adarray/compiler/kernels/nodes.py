@@ -184,6 +184,21 @@ class KernelNode:
         return self.operation.combine
 
 
+def duplicates(order: list[KernelNode]) -> dict[KernelNode, KernelNode]:
+    """Return a copy of each of some nodes, operands first: they read copies of each other."""
+    copies: dict[KernelNode, KernelNode] = {}
+    for node in order:
+        copy = copies[node] = KernelNode(node.value, node.classes)
+        copy.operation, copy.shape, copy.folded = node.operation, node.shape, node.folded
+        copy.dtype, copy.total, copy.counted = node.dtype, node.total, node.counted
+        copy.cost, copy.ring = node.cost, node.ring
+        copy.args = [
+            Ref(copies[r.node] if r.node else None, r.memory, r.maps, r.at, r.use)
+            for r in node.args
+        ]
+    return copies
+
+
 def covers(node: KernelNode, update: UpdateSlice, axis: int) -> bool:
     """Whether what an update writes has the whole of an axis, so that no index is outside of it."""
     piece, whole = node.value.args[1].shape, node.value.shape

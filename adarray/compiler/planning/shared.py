@@ -22,7 +22,14 @@ from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.copies import with_copies
 from adarray.compiler.kernels.lower import Lowered, Lowering
-from adarray.compiler.kernels.nodes import Folded, KernelNode, Operation, Ref, ValueMemory
+from adarray.compiler.kernels.nodes import (
+    Folded,
+    KernelNode,
+    Operation,
+    Ref,
+    ValueMemory,
+    duplicates,
+)
 from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Sibling, one_loop
@@ -94,6 +101,9 @@ class SharedKernels:
         """Return the kernel that writes what references read to their regions, or adds it there."""
         order, stored, outer, extents, access = lower_steps.pieces(parts, shape, add, self.target)
         if outer >= 0 and self.target.along:
+            # Other pieces may read what these are computed from, by axes that do not collapse.
+            own = duplicates(order)
+            order, stored = list(own.values()), {own[n]: m for n, m in stored.items()}
             outer = collapse(order, stored, outer, extents, through=True)
         return self.lower(order, stored, outer, extents, access)
 

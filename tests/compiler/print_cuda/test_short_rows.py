@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
+from plan_runner import PlanRunner
 from recorded import close, recorded
 
 import adarray
@@ -106,6 +107,21 @@ def test_random_stencils(first: int, longest: int, tmp_path: Any, monkeypatch: A
             DevicePlanRunner(device_plan, compiled)(arrays), expected, strict=True
         ):
             close(got, want, 2e-3 if single else 1e-10)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (5, 2, 100)])
+def test_pieces_of_one_array_collapse_each_for_itself(shape: Any) -> None:
+    """The base of an update becomes one loop; what is written into it reads other rows."""
+
+    def f(x: Any) -> Any:
+        y = np.tanh(x)
+        y[::2] *= 3
+        return np.sum(np.sin(y))
+
+    x = np.random.default_rng(0).normal(size=shape)
+    r = recorded(adarray.grad(f), x)
+    (got,) = PlanRunner(plan(r.program))([x])
+    close(got, interpret(r.program, [x])[0], 1e-12)
 
 
 def kernels(f: Any, *shape: int) -> list[KernelStep]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.compiler.ir.interpret import interpret
 from tests.support.recorded import agrees, recorded
 
 RNG = np.random.default_rng(0)
@@ -75,6 +76,63 @@ def test_zeros_and_large_numbers(name: str) -> None:
 def test_division_by_zero_is_infinite_as_numpy_has_it() -> None:
     with np.errstate(all="ignore"):
         agrees(recorded(lambda x, y: x / y, numbers(11), ODD), rtol=1e-12)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, -2.5, 800.0, 1e200, np.inf, -np.inf, np.nan]
+# Each part with each, and each number beside each.
+NUMBERS = np.array([complex(re, im) for re in SPECIAL for im in SPECIAL])
+LEFT, RIGHT = (x.ravel() for x in np.meshgrid(NUMBERS, NUMBERS))
+REALS = np.array(SPECIAL)[np.arange(NUMBERS.size**2) % len(SPECIAL)]
+
+
+def same(got: object, want: object) -> None:
+    """Check numbers, and the signs of zeros and of infinities."""
+    for p, q in zip(np.atleast_1d(got), np.atleast_1d(want), strict=True):
+        for x, y in ((p.real, q.real), (p.imag, q.imag)):
+            np.testing.assert_allclose(x, y, rtol=1e-12)
+            assert np.isnan(x) or np.signbit(x) == np.signbit(y), (p, q)
+
+
+@pytest.mark.parametrize("name", ["divide", "by real", "of real", "by numbers", "reciprocal",
+                                  "sign", "powers"])  # fmt: skip
+def test_infinities_nan_and_signed_zeros(name: str) -> None:
+    functions = {
+        "divide": lambda x, y, r: x / y,
+        "by real": lambda x, y, r: x / r,
+        "of real": lambda x, y, r: r / y,
+        "by numbers": lambda x, y, r: np.stack([x[::97] / c for c in (2, -0.0, 0j, 1 + 2j)]),
+        "reciprocal": lambda x, y, r: np.stack([np.reciprocal(y[:100]), y[:100] ** -1]),
+        "sign": lambda x, y, r: np.sign(x[:100]),
+        "powers": lambda x, y, r: np.stack([x**n for n in (1, 2, 3, 4, -3)]),
+    }
+    with np.errstate(all="ignore"):
+        f = functions[name]
+        left = NUMBERS if name == "sign" else LEFT
+        if name == "powers":  # sums of overflowing products depend on the processor
+            left = NUMBERS[np.abs(NUMBERS) <= 800]
+        r = recorded(f, left, RIGHT, REALS)
+        assert "python_call" not in r.kinds()
+        (got,) = interpret(r.program, r.arrays)
+        same(np.ravel(got), np.ravel(f(left, RIGHT, REALS)))
+
+
+@pytest.mark.parametrize("f", [np.sin, np.cos, np.sinh, np.cosh, np.exp, np.sqrt])
+def test_functions_at_the_ends_of_axes(f: Callable[..., np.ndarray]) -> None:
+    """A factor that vanishes meets one that overflows; infinities have limits."""
+    points = [0, -0.0, 900, -900, 900j, -900j, complex(-900, -0.0), complex(-0.0, 900), 1 + 2j]
+    if f in (np.exp, np.sqrt):
+        ends = (-np.inf, np.inf)
+        points += [complex(a, b) for a in ends for b in (0.0, -0.0, 1.0, -np.inf, np.inf)]
+    if f is np.exp:
+        points += [complex(-np.inf, np.nan)]
+    if f is np.sqrt:
+        points += [1e308 * (1 + 1j), complex(np.nan, np.inf), complex(np.inf, np.nan)]
+    if f is np.sinh:
+        points += [np.inf, -np.inf]
+    x = np.array(points, complex)
+    with np.errstate(all="ignore"):
+        (got,) = interpret(recorded(f, x).program, [x])
+        same(got, f(x))
 
 
 def test_writes_into_slices_and_places() -> None:
