@@ -417,7 +417,7 @@ class TestSchedules:
         assert isinstance(long, SharedRows)
         assert long.group == long.block == 256
 
-    @pytest.mark.parametrize("rows", [60, 4096])
+    @pytest.mark.parametrize("rows", [30, 4096])
     def test_memory_that_blocks_share_is_counted(self, rows, monkeypatch):
         monkeypatch.setattr(facts, "resident_rows", lambda kernel: None)
         schedule, launch, step = self.first(
@@ -432,7 +432,7 @@ class TestSchedules:
             launch.shared >= 2 * (schedule.block // schedule.group) * 512 * 8 + schedule.block * 8
         )
         followers = cuda.source(schedule).followers
-        assert len(followers) == schedule.far == (rows > 60)  # many blocks combine many parts
+        assert len(followers) == schedule.far == (rows > 30)  # many blocks combine many parts
 
     @pytest.mark.slow
     def test_totals_of_groups_that_have_no_room_are_combined_by_a_kernel_of_its_own(self):
