@@ -29,6 +29,7 @@ from adarray.loops.forms import (
     Workspace,
 )
 from adarray.loops.lower import lower
+from adarray.loops.variables import standing_for
 
 LIMIT = 1 << 28
 
@@ -97,7 +98,7 @@ class Program:
     def _resolve(self, name: str) -> Any:
         if name not in self.scope:
             raise NameError(name)
-        return self.scope[name]
+        return standing_for(self.scope[name])
 
     # -- runs --------------------------------------------------------------------------------------
 
