@@ -35,7 +35,7 @@ LARGE, WIDE = (66, 1028), (100, 4096)  # of reductions
 OTHERS = (SHAPE, SHAPE[1:], (SHAPE[0], 1), ())
 LIMITS = {"float32": 2e-4, "float64": 1e-10}
 # Functions whose results are also written past the caches.
-PAST = frozenset({"slices", "off alignment", "transposed", "concatenate"})
+PAST = frozenset({"slices", "off alignment", "transposed", "concatenate", "shares"})
 # What operands of convolutions are rounded to, and the errors that this makes.
 ROUNDED = {"float32": 2e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 
@@ -101,6 +101,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...
         yield "columns", lambda a: np.sum(np.tanh(np.sum(a * a, axis=0))), (a,)
         yield "tall columns", lambda a: np.sum(np.exp(np.mean(a, axis=0))), (tall,)
         yield "variance", lambda a: np.sum(np.var(a, axis=0) * np.mean(a, axis=0)), (tall,)
+        yield "shares", lambda a: np.sum(np.tanh(a / np.sum(np.exp(a), axis=1)[:, None])), (a,)
         yield "extremes", lambda a, b: np.sum(np.max(a, axis=1) * np.min(b, axis=1)), (a, b)
         yield "gather", lambda a, k=k: np.sum(np.sin(a[k]) * a[k[::-1]]), (a,)
         yield "written", lambda a, b, k=k: np.sum(written(a, b[k], k) ** 2), (a, b)

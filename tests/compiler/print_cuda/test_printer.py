@@ -167,6 +167,7 @@ class TestEmulated:
         monkeypatch.setattr(rings, "LARGE", 1)
         monkeypatch.setattr(rings, "ROWS", 8)
         monkeypatch.setattr(rings, "WIDE", 4)
+        monkeypatch.setattr(lower, "CHOSEN", 0)  # as long rows have it: a loop for each piece
         target = replace(GPU, chain=5, block=(4, 5))
         monkeypatch.setitem(globals(), "plan", partial(planning.plan, target=target))
 
