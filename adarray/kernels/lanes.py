@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from adarray.compiler.ir.loopir import Apply, Assign, For, If
+from adarray.compiler.ir.loopir import Apply, Assign, For
 from adarray.compiler.ir.threads import (
     Stmt,
     ThreadKernel,
-    While,
     all_statements,
-    for_,
-    if_,
     inside,
     reads,
+    with_bodies,
 )
 from adarray.kernels import build
 from adarray.kernels.nests import Loop, Nests, summed
@@ -125,14 +123,8 @@ class _Rewriting:
             if strips is not None:
                 self.count += 1
                 out += strips.written(self.count)
-            elif isinstance(s, For):
-                out.append(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
-            elif isinstance(s, If):
-                out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
-            elif isinstance(s, While):
-                out.append(replace(s, body=tuple(self.block(s.body))))
             else:
-                out.append(s)
+                out.append(with_bodies(s, self.block))
         return out
 
 

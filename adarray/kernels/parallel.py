@@ -41,6 +41,7 @@ from adarray.compiler.ir.threads import (
     if_,
     inside,
     reads,
+    with_bodies,
 )
 from adarray.kernels import build
 from adarray.kernels.carried import ADDED, STEADY, carried
@@ -303,14 +304,8 @@ class _Writing:
                 parts = nest_of(s)
                 assert parts is not None
                 out += _in_waves(s, *parts, waves, self.count)
-            elif isinstance(s, For):
-                out.append(for_(s.var, s.start, s.stop, self.block(s.body), s.kind))
-            elif isinstance(s, If):
-                out.append(if_(s.condition, self.block(s.body), self.block(s.orelse)))
-            elif isinstance(s, While):
-                out.append(replace(s, body=tuple(self.block(s.body))))
             else:
-                out.append(s)
+                out.append(with_bodies(s, self.block))
         return out
 
     def _loop(self, s: For, shares: Shares) -> list[Stmt]:

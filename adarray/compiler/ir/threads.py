@@ -7,8 +7,8 @@ Integer arithmetic is C's; `Var` may name one of `INDICES`, which differ between
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import cast
 
 from adarray.compiler.ir.loopir import (
@@ -222,6 +222,16 @@ def for_(var: str, start: Expr, stop: Expr, body: Iterable[Stmt], kind: str = "s
     The order of additions to one variable is free in a loop of kind ``"vector"``.
     """
     return For(var, start, stop, cast("tuple[LoopStmt, ...]", tuple(body)), kind)
+
+
+def with_bodies(s: Stmt, block: Callable[[Iterable[Stmt]], Iterable[Stmt]]) -> Stmt:
+    """Return a statement with what `block` makes of the statements inside of it."""
+    bodies = [block(body) for body in inside(s)]
+    if isinstance(s, For):
+        return for_(s.var, s.start, s.stop, bodies[0], s.kind)
+    if isinstance(s, If):
+        return if_(s.condition, *bodies)
+    return replace(s, body=tuple(bodies[0])) if isinstance(s, While) else s
 
 
 def sums_of(loop: For) -> dict[str, str]:
