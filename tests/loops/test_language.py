@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import loop_language
+import loops_of_arrays  # noqa: F401  # registers its functions
 import numpy as np
 import pytest
+from unrolled_loops import UNROLLED
 
 import adarray
 from adarray.base.recording import LoopNote
@@ -106,13 +108,13 @@ def test_gradients(f: Any) -> None:
             np.testing.assert_allclose(a, b, 1e-6, 1e-9)
 
 
-@pytest.mark.parametrize("f", loop_language.UNROLLED)
+@pytest.mark.parametrize("f", UNROLLED)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
 def test_what_is_unrolled(f: Any, notes: list[LoopNote]) -> None:
     jf = adarray.jit(f)
     for args in arguments(f):
         same(outcome(jf, args), outcome(f, args))
-    assert loop_language.UNROLLED[f] in {n.reason for n in notes}
+    assert UNROLLED[f] in {n.reason for n in notes}
 
 
 def test_list_that_is_seen_elsewhere() -> None:
