@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 import cupy
-from adarray_backends.cuda import cublas, nvrtc, solvers
+from adarray_backends.cuda import cublas, modules, nvrtc, solvers
 from cffi import FFI
 
 from adarray.errors import BackendError
@@ -113,4 +113,4 @@ def kernels(device: int, char: str) -> dict[str, Any]:  # noqa: ARG001
     """Return the kernels of `solvers` for float32 or float64 by their names."""
     text = solvers.text_of(char)
     names = (text.name, *text.followers)
-    return dict(zip(names, nvrtc.load(cupy, text.text, names), strict=True))
+    return dict(zip(names, nvrtc.load(cupy, modules.whole(text.text), names), strict=True))

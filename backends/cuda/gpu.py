@@ -236,10 +236,10 @@ class Gpu:
         handle = cusolver.CusolverHandle(self.stream().ptr)
         return handle.address, handle
 
-    def solver_kernel(self, name: str, char: str) -> int:
-        """Return the address of a kernel of `solvers` for a dtype."""
+    def solver_kernel(self, name: str, char: str, shared: int) -> int:
+        """Return the address of a kernel of `solvers` that may have so much shared memory."""
         functions = cusolver.kernels(cupy.cuda.runtime.getDevice(), char)
-        return int(functions[name].ptr)
+        return self.address(functions[name], shared)
 
     def solver_function(self, name: str, char: str) -> int:
         """Return the address of one of `solvers.NAMES` for a dtype."""

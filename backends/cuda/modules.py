@@ -34,14 +34,14 @@ def _header(name: str) -> str:
     return "\n".join(lines)
 
 
-def _whole(text: KernelText) -> str:
+def whole(text: str) -> str:
     """Return the text of a kernel with our headers written out."""
-    return text.text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
+    return text.replace(f'{_INCLUDE}adarray_device.h"', _header("adarray_device.h"))
 
 
 def keep(text: KernelText) -> str:
     """Return the path of a file that holds the text of a kernel."""
-    return nvrtc.keep(_whole(text), text.name)
+    return nvrtc.keep(whole(text.text), text.name)
 
 
 def load(texts: Iterable[KernelText]) -> ModuleFunctions:
@@ -57,7 +57,7 @@ def load(texts: Iterable[KernelText]) -> ModuleFunctions:
 
     def compiled(t: KernelText) -> tuple[bool, tuple[Any, ...]]:
         with cupy.cuda.Device(device):
-            return nvrtc.loaded(cupy, _whole(t), (t.name, *t.followers))
+            return nvrtc.loaded(cupy, whole(t.text), (t.name, *t.followers))
 
     disk = 0
     with _lock:

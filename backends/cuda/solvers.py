@@ -1,17 +1,19 @@
 """Factorisations and solutions of linear systems, written down as steps of a plan.
 
-Matrices of up to `MOST` rows are factorised by one block of threads, in a graph like all kernels;
-for larger ones cuSOLVER is called, which launches what it needs and waits for nothing. A matrix
-that NumPy would refuse is refused as data of kernels are: nobody waits for the GPU before the
-plan ends.
+What fits into the shared memory of one block is factorised by it, and larger matrices in blocks, by
+kernels of ``native/cuda/adarray_solvers.h``, which stand in a graph like all others: see `Limits`.
+Beyond them cuSOLVER is called, which launches what it needs and waits for nothing. A matrix that NumPy
+would refuse is refused as data of kernels are: nobody waits for the GPU before the plan ends.
 
 A matrix that lies in rows is its transpose in columns, and that is what is factorised: see
-`adarray.compiler.rewrite.factors`. Pivots count from 1.
+`adarray.compiler.rewrite.factors`. Pivots are the order of the rows where our kernels factorise, and
+exchanges of rows, counted from 1, where cuSOLVER does.
 
 References
 ----------
 - G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th ed., Johns Hopkins 2013, algorithms 3.1.3
-  (substitution by columns), 3.4.1 (LU with partial pivoting), 4.2.2 (Cholesky by outer products).
+  (substitution by columns), 3.4.1 (LU with partial pivoting), 4.2.2 (Cholesky by outer products), and
+  sections 3.2.11 and 4.2.6 (in blocks).
 - NVIDIA, "cuSOLVER API Reference" (getrf, getrs, potrf) and "cuBLAS" (trsm), 2025.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import adarray_native
 import numpy as np
 from adarray_backends.cuda.launcher import KernelRecord, LinalgRecord, Record, SlotOffset
 
@@ -37,238 +40,20 @@ from adarray.compiler.rewrite.factors import (
 if TYPE_CHECKING:
     from adarray_backends.cuda.encoding import CudaEncoder
 
-MOST = {"f": 100, "d": 64}  # rows of a matrix that one block keeps in 48 KiB of shared memory
-COLUMNS = 16  # that a block solves for
-THREADS = 256
+THREADS, WARPS, PANEL, SQUARE = 256, 8, 16, 32  # as adarray_solvers.h has them
 LU, SOLVE, CHOLESKY, TRIANGLE = range(4)  # as device_steps.h has them
 NAMES = ("getrf", "getrs", "potrf", "trsm")
 _REALS = {"f": "float", "d": "double"}
 _BLOCKS = 1024  # of kernels that go over whole matrices
 _ALIGNED = 256  # bytes
 _LOWER, _UPPER, _RIGHT = 0, 1, 1  # cuBLAS's numbers
+_FORWARD, _UNIT = 1, 2  # flags
+_CHOLESKY_ROWS = 128  # of a block that is factorised at once where there are several
+_STATIC = 4096  # bytes of shared memory beside matrices
 KERNELS = (
-    "decomposed", "solved", "triangle_solved", "cholesky", "laid", "nonzero", "triangular",
-    "determined",
+    "decomposed", "solved", "triangle_solved", "cholesky", "subtracted", "laid", "nonzero",
+    "triangular", "determined",
 )  # fmt: skip
-_TEXT = """
-typedef long long i64;
-typedef %(real)s real;
-enum { SIDE = 16 };  // of the square that the threads of a block are
-
-__device__ static real size_of(real x) { return x < 0 ? -x : x; }
-
-// The transpose of a matrix is factorised in columns, where the matrix lies in rows.
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-decomposed(const real *a, real *lu, int *pivots, i64 n, i64 s0, i64 s1) {
-    __shared__ real w[%(most)d * %(most)d];
-    __shared__ int at;
-    const int t = threadIdx.x;
-    for (int e = t; e < n * n; e += %(threads)d) w[e] = a[e / n * s0 + e %% n * s1];
-    __syncthreads();
-    for (int k = 0; k < n; k++) {
-        if (t < 32) {
-            real best = -1;
-            int row = n;
-            for (int i = k + t; i < n; i += 32) {
-                const real x = size_of(w[k * n + i]);
-                if (x > best) {
-                    best = x;
-                    row = i;
-                }
-            }
-            for (int far = 16; far; far /= 2) {
-                const real x = __shfl_xor_sync(~0u, best, far);
-                const int other = __shfl_xor_sync(~0u, row, far);
-                if (x > best || (x == best && other < row)) {
-                    best = x;
-                    row = other;
-                }
-            }
-            if (t == 0) {
-                at = row < n ? row : k;  // nothing but nan
-                pivots[k] = at + 1;
-            }
-        }
-        __syncthreads();
-        const int p = at;
-        for (int j = t; j < n && p != k; j += %(threads)d) {
-            const real x = w[j * n + k];
-            w[j * n + k] = w[j * n + p];
-            w[j * n + p] = x;
-        }
-        __syncthreads();
-        const real pivot = w[k * n + k];
-        for (int i = k + 1 + t; i < n && pivot != 0; i += %(threads)d) w[k * n + i] /= pivot;
-        __syncthreads();
-        for (int j = k + 1 + t / SIDE; j < n; j += SIDE)
-            for (int i = k + 1 + t %% SIDE; i < n; i += SIDE)
-                w[j * n + i] -= w[k * n + i] * w[j * n + k];
-        __syncthreads();
-    }
-    for (int e = t; e < n * n; e += %(threads)d) lu[e] = w[e];
-}
-
-// Solve for the columns of x, in place; element (i, j) of the triangle is m[i * row + j * column].
-__device__ static void substitute(const real *m, real *x, int n, int row, int column, bool forward,
-                                  bool unit) {
-    const int c = threadIdx.x %% %(columns)d, first = threadIdx.x / %(columns)d;
-    const int step = %(threads)d / %(columns)d;
-    for (int s = 0; s < n; s++) {
-        const int i = forward ? s : n - 1 - s;
-        const real known = x[i * %(columns)d + c];
-        const real y = unit ? known : known / m[i * (row + column)];
-        const int begin = forward ? i + 1 : 0, end = forward ? n : i;
-        for (int r = begin + first; r < end; r += step)
-            x[r * %(columns)d + c] -= m[r * row + i * column] * y;
-        __syncthreads();
-    }
-    for (int r = first; r < n && !unit; r += step)
-        x[r * %(columns)d + c] /= m[r * (row + column)];
-    __syncthreads();
-}
-
-__device__ static void exchange(real *x, const int *pivots, int n, bool forward) {
-    const int c = threadIdx.x;
-    for (int s = 0; s < n && c < %(columns)d; s++) {
-        const int k = forward ? s : n - 1 - s, p = pivots[k] - 1;
-        const real y = x[k * %(columns)d + c];
-        x[k * %(columns)d + c] = x[p * %(columns)d + c];
-        x[p * %(columns)d + c] = y;
-    }
-    __syncthreads();
-}
-
-// x becomes the columns of b that this block solves for, or of the identity where b is null.
-__device__ static void begin(real *x, const real *b, i64 n, i64 k, i64 s0, i64 s1) {
-    for (int e = threadIdx.x; e < n * %(columns)d; e += %(threads)d) {
-        const i64 i = e / %(columns)d, j = (i64)blockIdx.x * %(columns)d + e %% %(columns)d;
-        x[e] = j >= k ? 0 : b ? b[i * s0 + j * s1] : i == j;
-    }
-}
-
-__device__ static void finish(const real *x, real *to, i64 n, i64 k) {
-    for (int e = threadIdx.x; e < n * %(columns)d; e += %(threads)d) {
-        const i64 i = e / %(columns)d, j = (i64)blockIdx.x * %(columns)d + e %% %(columns)d;
-        if (j < k) to[i * k + j] = x[e];
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-solved(const real *lu, const int *pivots, const real *b, real *to, int *refused, i64 n, i64 k,
-       i64 s0, i64 s1, i64 transposed) {
-    __shared__ real w[%(most)d * %(most)d], x[%(most)d * %(columns)d];
-    for (int e = threadIdx.x; e < n * n; e += %(threads)d) {
-        w[e] = lu[e];
-        if (e / n == e %% n && w[e] == 0) *refused = 1;
-    }
-    begin(x, b, n, k, s0, s1);
-    __syncthreads();
-    if (transposed) {  // of what the caller has, which is what was factorised
-        exchange(x, pivots, n, true);
-        substitute(w, x, n, 1, n, true, true);
-        substitute(w, x, n, 1, n, false, false);
-    } else {
-        substitute(w, x, n, n, 1, true, false);
-        substitute(w, x, n, n, 1, false, true);
-        exchange(x, pivots, n, false);
-    }
-    finish(x, to, n, k);
-}
-
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-triangle_solved(const real *f, const real *b, real *to, int *refused, i64 n, i64 r0, i64 r1, i64 k,
-                i64 s0, i64 s1, i64 upper, i64 transposed) {
-    __shared__ real w[%(most)d * %(most)d], x[%(most)d * %(columns)d];
-    for (int e = threadIdx.x; e < n * n; e += %(threads)d) {
-        w[e] = f[e / n * r0 + e %% n * r1];
-        if (e / n == e %% n && w[e] == 0) *refused = 1;
-    }
-    begin(x, b, n, k, s0, s1);
-    __syncthreads();
-    substitute(w, x, n, transposed ? 1 : n, transposed ? n : 1, upper == transposed, false);
-    finish(x, to, n, k);
-}
-
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-cholesky(const real *a, real *to, int *refused, i64 n, i64 s0, i64 s1, i64 upper) {
-    __shared__ real w[%(most)d * %(most)d];
-    const int t = threadIdx.x;
-    for (int e = t; e < n * n; e += %(threads)d) {
-        const i64 i = e / n, j = e %% n;
-        w[e] = j > i ? 0 : upper ? a[j * s0 + i * s1] : a[i * s0 + j * s1];
-    }
-    __syncthreads();
-    for (int k = 0; k < n; k++) {
-        const real d = w[k * n + k], root = sqrt(d);
-        if (!(d > 0) && t == 0) *refused = 1;
-        __syncthreads();
-        for (int i = k + t; i < n; i += %(threads)d)
-            w[i * n + k] = i == k ? root : w[i * n + k] / root;
-        __syncthreads();
-        for (int i = k + 1 + t / SIDE; i < n; i += SIDE)
-            for (int j = k + 1 + t %% SIDE; j <= i; j += SIDE)
-                w[i * n + j] -= w[i * n + k] * w[j * n + k];
-        __syncthreads();
-    }
-    for (int e = t; e < n * n; e += %(threads)d) to[e] = upper ? w[e %% n * n + e / n] : w[e];
-}
-
-// A matrix in rows without gaps; the identity where there is none to copy.
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-laid(const real *from, real *to, i64 rows, i64 columns, i64 s0, i64 s1) {
-    for (i64 e = (i64)blockIdx.x * %(threads)d + threadIdx.x; e < rows * columns;
-         e += (i64)gridDim.x * %(threads)d) {
-        const i64 i = e / columns, j = e %% columns;
-        to[e] = from ? from[i * s0 + j * s1] : i == j;
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-nonzero(const real *diagonal, int *refused, i64 n, i64 step) {
-    for (i64 i = threadIdx.x; i < n; i += %(threads)d)
-        if (diagonal[i * step] == 0) *refused = 1;
-}
-
-// The other triangle becomes zero; a diagonal that is not above zero is refused.
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-triangular(real *to, const int *info, int *refused, i64 n, i64 upper) {
-    for (i64 e = (i64)blockIdx.x * %(threads)d + threadIdx.x; e < n * n;
-         e += (i64)gridDim.x * %(threads)d) {
-        const i64 i = e / n, j = e %% n;
-        if (upper ? i > j : i < j) to[e] = 0;
-        if (i == j && (*info != 0 || !(to[e] > 0))) *refused = 1;
-    }
-}
-
-// Sign and logarithm of the determinant, or the determinant.
-extern "C" __global__ void __launch_bounds__(%(threads)d)
-determined(const real *lu, const int *pivots, real *to, real *logarithm, i64 n) {
-    __shared__ double sums[%(threads)d];
-    __shared__ int signs[%(threads)d];
-    const int t = threadIdx.x;
-    double sum = 0;
-    int sign = 1;
-    for (i64 i = t; i < n; i += %(threads)d) {
-        const real d = lu[i * n + i];
-        sign = d == 0 ? 0 : (d < 0) != (pivots[i] != i + 1) ? -sign : sign;
-        sum += d == 0 ? 0 : log((double)size_of(d));
-    }
-    sums[t] = sum;
-    signs[t] = sign;
-    __syncthreads();
-    for (int far = %(threads)d / 2; far; far /= 2) {
-        if (t < far) {
-            sums[t] += sums[t + far];
-            signs[t] *= signs[t + far];
-        }
-        __syncthreads();
-    }
-    if (t) return;
-    const double size = signs[0] ? sums[0] : log(0.0);
-    if (logarithm) *logarithm = size;
-    *to = logarithm ? (double)signs[0] : signs[0] * exp(size);
-}
-"""
 
 
 class SolverText(NamedTuple):
@@ -281,8 +66,45 @@ class SolverText(NamedTuple):
 
 def text_of(char: str) -> SolverText:
     """Return the kernels for float32 or float64, "f" or "d"."""
-    sizes = {"real": _REALS[char], "threads": THREADS, "most": MOST[char], "columns": COLUMNS}
-    return SolverText(KERNELS[0], KERNELS[1:], _TEXT % sizes)
+    text = f"#define REAL {_REALS[char]}\n" + adarray_native.text("adarray_solvers.h")
+    return SolverText(KERNELS[0], KERNELS[1:], text)
+
+
+class Limits(NamedTuple):
+    """Rows of matrices that our kernels take, by the shared memory that a block may have.
+
+    Parameters
+    ----------
+    block : int
+        What one block factorises.
+    solve : int
+        What is substituted with by panels, and factorised in blocks by Cholesky's algorithm.
+    """
+
+    block: int
+    solve: int
+
+
+def limits_of(char: str, shared: int) -> Limits:
+    """Return the limits for float32 or float64, "f" or "d"."""
+    size, room = np.dtype(char).itemsize, shared - _STATIC
+    block = 0
+    while block < THREADS - PANEL and _factor_bytes(block + PANEL, size) <= room:
+        block += PANEL
+    solve = 0
+    while _substitution_bytes(solve + SQUARE, size) <= room:
+        solve += SQUARE
+    return Limits(min(block, solve), solve)
+
+
+def _factor_bytes(n: int, size: int) -> int:
+    """Return the shared memory of a block that factorises `n` rows."""
+    return -(-n * (n | 1) * size // 16) * 16 + n * PANEL * size
+
+
+def _substitution_bytes(n: int, size: int) -> int:
+    """Return the shared memory of a block that solves with `n` rows."""
+    return (2 * SQUARE * (n | 1) + WARPS * -(-n // SQUARE) * SQUARE) * size
 
 
 def records(encoder: CudaEncoder, s: CallStep, refused: SlotOffset) -> list[Record] | None:
@@ -319,15 +141,14 @@ class Steps:
 
     Attributes
     ----------
-    most : int
-        Rows of a matrix that one block factorises.
+    limits : Limits
     """
 
     def __init__(self, encoder: CudaEncoder, dtype: np.dtype[Any], refused: SlotOffset) -> None:
         self.encoder = encoder
         self.refused = refused
         self.dtype = dtype
-        self.most = MOST[dtype.char]
+        self.limits = limits_of(dtype.char, encoder.target.shared_memory)
         self.records: list[Record] = []
         self._used = 0  # bytes of workspace
 
@@ -341,11 +162,22 @@ class Steps:
         self._used += -(-size // _ALIGNED) * _ALIGNED
         return place
 
-    def launch(self, name: str, blocks: int, *arguments: SlotOffset | int) -> None:
-        """Note the launch of a kernel."""
-        function = self.encoder.gpu.solver_kernel(name, self.dtype.char)
+    def launch(
+        self, name: str, blocks: int, *arguments: SlotOffset | int, shared: int = 0
+    ) -> None:
+        """Note the launch of a kernel, with so many bytes of shared memory."""
+        function = self.encoder.gpu.solver_kernel(name, self.dtype.char, shared)
         grid, threads = (blocks, 1, 1), (THREADS, 1, 1)
-        self.records.append(KernelRecord(function, grid, threads, 0, arguments))
+        self.records.append(KernelRecord(function, grid, threads, shared, arguments))
+
+    def factor(self, name: str, n: int, *arguments: SlotOffset | int) -> None:
+        """Let one block factorise `n` rows."""
+        self.launch(name, 1, *arguments, shared=_factor_bytes(n, self.dtype.itemsize))
+
+    def substitute(self, name: str, n: int, k: int, *arguments: SlotOffset | int) -> None:
+        """Solve with `n` rows for `k` columns."""
+        shared = _substitution_bytes(n, self.dtype.itemsize)
+        self.launch(name, -(-k // WARPS), *arguments, shared=shared)
 
     def call(self, which: int, *arguments: SlotOffset | int) -> None:
         """Note a call of a library, which gets its handle before the arguments."""
@@ -356,11 +188,18 @@ class Steps:
 
     def lay(
         self, of: SlotOffset | int, to: SlotOffset, shape: tuple[int, int],
-        strides: tuple[int, int],
+        strides: tuple[int, int], triangle: int = 0,
     ) -> None:  # fmt: skip
-        """Copy a matrix into rows without gaps; the identity if `of` is 0."""
+        """Copy a matrix into rows without gaps; the identity if `of` is 0.
+
+        Of a triangle, 1 the lower and 2 the upper one, the rest becomes zero.
+        """
         blocks = min(-(-shape[0] * shape[1] // THREADS), _BLOCKS)
-        self.launch("laid", blocks, of, to, *shape, *strides)
+        self.launch("laid", blocks, of, to, *shape, *strides, triangle)
+
+    def moved(self, place: SlotOffset, elements: int) -> SlotOffset:
+        """Return the place so many elements behind another one."""
+        return SlotOffset(place.slot, place.offset + elements * self.dtype.itemsize)
 
 
 def _columns(o: Operand) -> tuple[int, tuple[int, int]]:
@@ -372,8 +211,9 @@ def _decomposed(steps: Steps, s: CallStep) -> None:
     (a,) = s.operands
     n = a.shape[0]
     lu, pivots = map(steps.encoder.place, s.results)
-    if n <= steps.most:
-        steps.launch("decomposed", 1, steps.place(a), lu, pivots, n, *a.strides)
+    if n <= steps.limits.block:
+        rows, columns = a.strides
+        steps.factor("decomposed", n, steps.place(a), lu, pivots, n, n, columns, rows, n)
         return
     work = steps.encoder.gpu.solver_room("getrf", n, steps.dtype.char)
     info, room = steps.room(_ALIGNED), steps.room(work * steps.dtype.itemsize)
@@ -399,9 +239,9 @@ def _solve(
     """Solve for `k` columns, those of the identity if `b` is 0."""
     n, to = lu.shape[0], steps.encoder.place(s.results[0])
     factors = steps.place(lu), steps.place(pivots)
-    if n <= steps.most:
+    if n <= steps.limits.block:
         numbers = n, k, *strides, int(transposed)
-        steps.launch("solved", -(-k // COLUMNS), *factors, b, to, steps.refused, *numbers)
+        steps.substitute("solved", n, k, *factors, b, to, steps.refused, *numbers)
         return
     info = steps.room(_ALIGNED)
     steps.launch("nonzero", 1, factors[0], steps.refused, n, n + 1)
@@ -423,10 +263,12 @@ def _triangle_solved(steps: Steps, s: CallStep) -> None:
     k, strides = _columns(b)
     to, (r0, r1) = steps.encoder.place(s.results[0]), factor.strides
     place = steps.encoder.place(factor.buffer, factor.offset + start * (r0 + r1))
-    if n <= steps.most:
-        steps.launch(
-            "triangle_solved", -(-k // COLUMNS), place, steps.place(b), to, steps.refused,
-            n, r0, r1, k, *strides, upper, transposed,
+    if n <= steps.limits.solve:
+        strides_of = (r1, r0) if transposed else (r0, r1)
+        flags = _FORWARD if upper == transposed else 0
+        steps.substitute(
+            "triangle_solved", n, k, place, steps.place(b), to, steps.refused, n, *strides_of, k,
+            *strides, k, 1, flags,
         )  # fmt: skip
         return
     steps.launch("nonzero", 1, place, steps.refused, n, r0 + r1)
@@ -439,8 +281,13 @@ def _triangle_solved(steps: Steps, s: CallStep) -> None:
 def _cholesky(steps: Steps, s: CallStep) -> None:
     (a,) = s.operands
     n, upper, to = a.shape[0], triangle_of(s.args, s.kwargs), steps.encoder.place(s.results[0])
-    if n <= steps.most:
-        steps.launch("cholesky", 1, steps.place(a), to, steps.refused, n, *a.strides, int(upper))
+    if n <= steps.limits.block:
+        strides = a.strides[::-1] if upper else a.strides
+        out = (1, n) if upper else (n, 1)
+        steps.factor("cholesky", n, steps.place(a), to, steps.refused, n, *strides, *out)
+        return
+    if n <= steps.limits.solve:
+        _cholesky_in_blocks(steps, a, to, upper)
         return
     uplo, gpu = _LOWER if upper else _UPPER, steps.encoder.gpu
     work = gpu.solver_room("potrf", n, steps.dtype.char)
@@ -451,11 +298,41 @@ def _cholesky(steps: Steps, s: CallStep) -> None:
     steps.launch("triangular", blocks, to, info, steps.refused, n, int(upper))
 
 
+def _cholesky_in_blocks(steps: Steps, a: Operand, to: SlotOffset, upper: bool) -> None:
+    """Factorise blocks on the diagonal; solve for what is below each, and subtract its square."""
+    n = a.shape[0]
+    down, right = (1, n) if upper else (n, 1)  # of the lower triangle that the result is
+    steps.lay(steps.place(a), to, (n, n), a.strides, 2 if upper else 1)  # type: ignore[arg-type]
+    most = min(steps.limits.block, _CHOLESKY_ROWS)
+    rows = -(-n // -(-n // most))
+    for begin in range(0, n, rows):
+        end = min(begin + rows, n)
+        size, below = end - begin, n - end
+        place = steps.moved(to, begin * (n + 1))
+        steps.factor(
+            "cholesky", size, place, place, steps.refused, size, down, right, down, right
+        )  # fmt: skip
+        if not below:
+            return
+        left, rest = steps.moved(to, end * down + begin * right), steps.moved(to, end * (n + 1))
+        steps.substitute(
+            "triangle_solved", size, below, place, left, left, steps.refused, size, down, right,
+            below, right, down, right, down, _FORWARD,
+        )  # fmt: skip
+        tiles = (-(-below // SQUARE)) ** 2
+        steps.launch(
+            "subtracted", tiles, rest, left, left, below, below, size, down, right, down, right,
+            right, down, 1,
+        )  # fmt: skip
+
+
 def _determined(steps: Steps, s: CallStep) -> None:
     lu, pivots = s.operands
     to = [steps.encoder.place(b) for b in s.results]
     places = to[0], to[1] if len(to) > 1 else 0
-    steps.launch("determined", 1, steps.place(lu), steps.place(pivots), *places, lu.shape[0])
+    n = lu.shape[0]
+    ordered = int(n <= steps.limits.block)
+    steps.launch("determined", 1, steps.place(lu), steps.place(pivots), *places, n, ordered)
 
 
 _WRITERS: tuple[tuple[Any, Any], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,20 @@ from adarray.errors import BackendError
 
 pytest.importorskip("scipy")
 pytest.importorskip("adarray_native._device")
-from adarray_backends.cuda.solvers import MOST
+from adarray_backends.cuda.solvers import limits_of
 
-SMALL, LARGE = 7, MOST["d"] + 6
+SHARED = 64 << 10
+LIMITS = limits_of("d", SHARED)
+# What one block factorises, what is factorised in blocks, and what cuSOLVER gets.
+SMALL, MIDDLE, LARGE = 7, LIMITS.block + 11, LIMITS.solve + 6
 RNG = np.random.default_rng(5)
 
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> FakeGpu:
-    return FakeGpu(tmp_path)
+    gpu = FakeGpu(tmp_path)
+    gpu.target = replace(gpu.target, shared_memory=SHARED)
+    return gpu
 
 
 def matrix(n: int, dtype: Any = np.float64) -> np.ndarray:
@@ -57,8 +63,8 @@ def compared(gpu: FakeGpu, f: Any, *args: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("n", "dtype"),
-    [(1, np.float64), (SMALL, np.float32), (SMALL, np.float64), (MOST["f"] + 1, np.float32),
-     (LARGE, np.float64)],
+    [(1, np.float64), (SMALL, np.float32), (SMALL, np.float64), (45, np.float32),
+     (LIMITS.block, np.float64), (MIDDLE, np.float64), (LARGE, np.float64)],
 )  # fmt: skip
 def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
     def f(a: Any, b: Any, c: Any) -> Any:
@@ -70,7 +76,7 @@ def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
 
     b, c = (RNG.normal(size=s).astype(dtype) for s in ((n,), (n, 21)))
     run = compared(gpu, f, matrix(n, dtype), b, c)
-    large = n > SMALL
+    large = n > LIMITS.block
     assert ("linalg" in segments(run)) == large
     gpu.driver.names()
     run([moved(a) for a in (matrix(n, dtype), b, c)])
@@ -78,7 +84,7 @@ def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_what_cholesky_returns_is_a_triangle(gpu: FakeGpu, n: int, upper: bool) -> None:
     def f(a: Any, b: Any) -> Any:
         factor = np.linalg.cholesky(a, upper=upper)
@@ -97,7 +103,7 @@ def test_what_cholesky_returns_is_a_triangle(gpu: FakeGpu, n: int, upper: bool) 
 
 
 def test_only_the_named_triangle_is_read(gpu: FakeGpu) -> None:
-    for n in (SMALL, LARGE):
+    for n in (SMALL, MIDDLE, LARGE):
         a = definite(n)
         lower, upper = np.tril(a) + np.triu(RNG.normal(size=(n, n)), 1), np.triu(a)
         compared(gpu, lambda x, y: (np.linalg.cholesky(x), np.linalg.cholesky(y, upper=True)),
@@ -105,14 +111,14 @@ def test_only_the_named_triangle_is_read(gpu: FakeGpu) -> None:
 
 
 def test_rows_are_exchanged(gpu: FakeGpu) -> None:
-    for n in (SMALL, 40, LARGE):
+    for n in (SMALL, 40, MIDDLE, LARGE):
         order = RNG.permutation(n)
         a = (np.eye(n) + 0.01 * RNG.normal(size=(n, n)))[order]
         compared(gpu, lambda a, b: (np.linalg.solve(a, b), np.linalg.slogdet(a)[0]), a,
                  RNG.normal(size=n))  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_operands_with_gaps(gpu: FakeGpu, n: int) -> None:
     def f(a: Any, b: Any) -> Any:
         return np.linalg.solve(a[1:, 1:], b[1:, ::2]), np.linalg.cholesky((a @ a.T)[:-1, :-1])
@@ -125,7 +131,7 @@ def gaussian(x: Any, y: Any) -> Any:
     return 0.5 * y @ np.linalg.solve(k, y) + 0.5 * np.linalg.slogdet(k)[1]
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_the_way_back_solves_with_the_factors(gpu: FakeGpu, n: int) -> None:
     args = RNG.normal(size=(n, 3)), RNG.normal(size=n)
     run = compared(gpu, adarray.value_and_grad(gaussian, argnums=(0, 1)), *args)
@@ -146,7 +152,7 @@ REFUSING = {
 
 
 @pytest.mark.parametrize("name", REFUSING)
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_singular_matrices_are_refused(gpu: FakeGpu, n: int, name: str) -> None:
     def f(a: Any, b: Any) -> Any:
         return np.tanh(REFUSING[name](a, b)) * 2
@@ -168,7 +174,7 @@ def test_singular_matrices_are_refused(gpu: FakeGpu, n: int, name: str) -> None:
     check(r, run, r.arrays)
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_a_zero_on_the_diagonal_of_a_triangle_is_refused(gpu: FakeGpu, n: int) -> None:
     """A factor that underflows to zero; where LAPACK's own factorisation refuses nothing."""
     r, run = executable(
@@ -179,7 +185,7 @@ def test_a_zero_on_the_diagonal_of_a_triangle_is_refused(gpu: FakeGpu, n: int) -
         run([moved(np.diag(np.r_[np.ones(n - 1), 0.0])), moved(np.ones(n))])
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
 def test_determinants_of_singular_matrices(gpu: FakeGpu, n: int) -> None:
     r, run = executable(gpu, lambda a: (*np.linalg.slogdet(a), np.linalg.det(a / 2)), [matrix(n)])
     check(r, run, r.arrays)
@@ -261,7 +267,7 @@ def test_a_loop_whose_results_come_back_still_raises(device_backend: str, n: int
 @pytest.mark.gpu
 @pytest.mark.usefixtures("on_gpu")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 2, 31, 33, 64, 65, 100, 101, 257, 600])
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 100, 200, 224, 225, 264, 512, 768, 1000])
 def test_on_a_gpu(n: int, dtype: Any) -> None:
     """Every step, as launches and in graphs, in columns and rows, beside the interpreter."""
     import cupy

@@ -261,8 +261,9 @@ class FakeGpu:
     def solver(self) -> tuple[int, Any]:
         return self.now.ptr, self.now
 
-    def solver_kernel(self, name: str, char: str) -> int:
+    def solver_kernel(self, name: str, char: str, shared: int) -> int:
         """Return a kernel of linear algebra, which the processor runs."""
+        assert shared <= self.target.shared_memory
         if char not in self.solvers:
             self.solvers[char] = self.load([solvers.text_of(char)]).functions
         return int(self.solvers[char][name])
@@ -324,7 +325,7 @@ class FakeGpu:
         return ModuleFunctions(table, (len(texts), 0, 0))
 
     def address(self, function: Any, shared: int) -> int:
-        assert shared <= SMALL.shared_memory
+        assert shared <= self.target.shared_memory
         return int(function)
 
     def keep(self, text: KernelText) -> str:
