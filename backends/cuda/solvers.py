@@ -1,19 +1,20 @@
 """Factorisations and solutions of linear systems, written down as steps of a plan.
 
-What fits into the shared memory of one block is factorised by it, and larger matrices in blocks, by
-kernels of ``native/cuda/adarray_solvers.h``, which stand in a graph like all others: see `Limits`.
-Beyond them cuSOLVER is called, which launches what it needs and waits for nothing. A matrix that NumPy
-would refuse is refused as data of kernels are: nobody waits for the GPU before the plan ends.
+What fits into the shared memory of one block is factorised by it, and larger matrices in blocks,
+by kernels of ``native/cuda/adarray_solvers.h``, which stand in a graph like all others: see
+`Limits`. Beyond them cuSOLVER is called, which launches what it needs and waits for nothing. A
+matrix that NumPy would refuse is refused as data of kernels are: nobody waits for the GPU before
+the plan ends.
 
 A matrix that lies in rows is its transpose in columns, and that is what is factorised: see
-`adarray.compiler.rewrite.factors`. Pivots are the order of the rows where our kernels factorise, and
-exchanges of rows, counted from 1, where cuSOLVER does.
+`adarray.compiler.rewrite.factors`. Pivots are the order of the rows where our kernels factorise,
+and exchanges of rows, counted from 1, where cuSOLVER does.
 
 References
 ----------
 - G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th ed., Johns Hopkins 2013, algorithms 3.1.3
-  (substitution by columns), 3.4.1 (LU with partial pivoting), 4.2.2 (Cholesky by outer products), and
-  sections 3.2.11 and 4.2.6 (in blocks).
+  (substitution by columns), 3.4.1 (LU with partial pivoting), 4.2.2 (Cholesky by outer products),
+  and sections 3.2.11 and 4.2.6 (in blocks).
 - NVIDIA, "cuSOLVER API Reference" (getrf, getrs, potrf) and "cuBLAS" (trsm), 2025.
 """
 
@@ -49,11 +50,14 @@ _ALIGNED = 256  # bytes
 _LOWER, _UPPER, _RIGHT = 0, 1, 1  # cuBLAS's numbers
 _FORWARD, _UNIT = 1, 2  # flags
 _CHOLESKY_ROWS = 128  # of a block that is factorised at once where there are several
-_STATIC = 4096  # bytes of shared memory beside matrices
+_STATIC = 5120  # bytes of shared memory beside matrices
 KERNELS = (
-    "decomposed", "solved", "triangle_solved", "cholesky", "subtracted", "laid", "nonzero",
-    "triangular", "determined",
+    "decomposed", "panel_decomposed", "rows_moved", "solved", "triangle_solved", "cholesky",
+    "subtracted", "laid", "nonzero", "triangular", "determined",
 )  # fmt: skip
+# Columns that are factorised at once where a matrix is in blocks; rows of each thread then.
+_LU_COLUMNS = 64
+_TALL = {"f": 3, "d": 2}
 
 
 class SolverText(NamedTuple):
@@ -78,7 +82,7 @@ class Limits(NamedTuple):
     block : int
         What one block factorises.
     solve : int
-        What is substituted with by panels, and factorised in blocks by Cholesky's algorithm.
+        What is substituted with by panels, and factorised in blocks.
     """
 
     block: int
@@ -89,22 +93,27 @@ def limits_of(char: str, shared: int) -> Limits:
     """Return the limits for float32 or float64, "f" or "d"."""
     size, room = np.dtype(char).itemsize, shared - _STATIC
     block = 0
-    while block < THREADS - PANEL and _factor_bytes(block + PANEL, size) <= room:
+    while block < THREADS - PANEL and _factor_bytes(block + PANEL, block + PANEL, size) <= room:
         block += PANEL
     solve = 0
-    while _substitution_bytes(solve + SQUARE, size) <= room:
+    while solve < _TALL[char] * THREADS and _substitution_bytes(solve + SQUARE, size) <= room:
         solve += SQUARE
     return Limits(min(block, solve), solve)
 
 
-def _factor_bytes(n: int, size: int) -> int:
-    """Return the shared memory of a block that factorises `n` rows."""
-    return -(-n * (n | 1) * size // 16) * 16 + n * PANEL * size
+def _factor_bytes(m: int, n: int, size: int) -> int:
+    """Return the shared memory of a block that factorises `m` rows of `n` columns."""
+    return -(-n * (m | 1) * size // 16) * 16 + n * PANEL * size
 
 
 def _substitution_bytes(n: int, size: int) -> int:
     """Return the shared memory of a block that solves with `n` rows."""
     return (2 * SQUARE * (n | 1) + WARPS * -(-n // SQUARE) * SQUARE) * size
+
+
+def _move_bytes(m: int, n: int, size: int) -> int:
+    """Return the shared memory of a block that moves `m` rows beside a panel of `n` columns."""
+    return (2 * SQUARE * (n | 1) + 2 * WARPS * -(-m // SQUARE) * SQUARE) * size
 
 
 def records(encoder: CudaEncoder, s: CallStep, refused: SlotOffset) -> list[Record] | None:
@@ -162,17 +171,15 @@ class Steps:
         self._used += -(-size // _ALIGNED) * _ALIGNED
         return place
 
-    def launch(
-        self, name: str, blocks: int, *arguments: SlotOffset | int, shared: int = 0
-    ) -> None:
+    def launch(self, name: str, blocks: int, *arguments: SlotOffset | int, shared: int = 0) -> None:
         """Note the launch of a kernel, with so many bytes of shared memory."""
         function = self.encoder.gpu.solver_kernel(name, self.dtype.char, shared)
         grid, threads = (blocks, 1, 1), (THREADS, 1, 1)
         self.records.append(KernelRecord(function, grid, threads, shared, arguments))
 
-    def factor(self, name: str, n: int, *arguments: SlotOffset | int) -> None:
-        """Let one block factorise `n` rows."""
-        self.launch(name, 1, *arguments, shared=_factor_bytes(n, self.dtype.itemsize))
+    def factor(self, name: str, m: int, n: int, *arguments: SlotOffset | int) -> None:
+        """Let one block factorise `m` rows of `n` columns."""
+        self.launch(name, 1, *arguments, shared=_factor_bytes(m, n, self.dtype.itemsize))
 
     def substitute(self, name: str, n: int, k: int, *arguments: SlotOffset | int) -> None:
         """Solve with `n` rows for `k` columns."""
@@ -213,12 +220,41 @@ def _decomposed(steps: Steps, s: CallStep) -> None:
     lu, pivots = map(steps.encoder.place, s.results)
     if n <= steps.limits.block:
         rows, columns = a.strides
-        steps.factor("decomposed", n, steps.place(a), lu, pivots, n, n, columns, rows, n)
+        steps.factor("decomposed", n, n, steps.place(a), lu, pivots, n, columns, rows)
+        return
+    if n <= steps.limits.solve:
+        _decomposed_in_blocks(steps, a, lu, pivots)
         return
     work = steps.encoder.gpu.solver_room("getrf", n, steps.dtype.char)
     info, room = steps.room(_ALIGNED), steps.room(work * steps.dtype.itemsize)
     steps.lay(steps.place(a), lu, (n, n), a.strides)  # type: ignore[arg-type]
     steps.call(LU, n, n, lu, n, room, pivots, info)
+
+
+def _decomposed_in_blocks(steps: Steps, a: Operand, lu: SlotOffset, order: SlotOffset) -> None:
+    """Factorise some columns; move the rows of the others, and subtract what follows from it."""
+    n, size = a.shape[0], steps.dtype.itemsize
+    moves = steps.room(n * 4)
+    steps.lay(steps.place(a), lu, (n, n), a.strides)  # type: ignore[arg-type]
+    for begin in range(0, n, _LU_COLUMNS):
+        end = min(begin + _LU_COLUMNS, n)
+        rows, columns, right = n - begin, end - begin, n - end
+        steps.factor(
+            "panel_decomposed", rows, columns, steps.moved(lu, begin * (n + 1)),
+            SlotOffset(order.slot, order.offset + 4 * begin), moves, rows, columns, n, begin > 0,
+        )  # fmt: skip
+        steps.launch(
+            "rows_moved", -(-(begin + right) // WARPS), steps.moved(lu, begin), moves, rows,
+            columns, n, begin, right, shared=_move_bytes(rows, columns, size),
+        )  # fmt: skip
+        if not right:
+            return
+        # In rows it is the transpose: what is written lies side by side.
+        steps.launch(
+            "subtracted", (-(-right // SQUARE)) ** 2, steps.moved(lu, end * (n + 1)),
+            steps.moved(lu, begin + end * n), steps.moved(lu, end + begin * n), right, right,
+            columns, n, 1, n, 1, n, 1, 0,
+        )  # fmt: skip
 
 
 def _solved(steps: Steps, s: CallStep) -> None:
@@ -239,7 +275,7 @@ def _solve(
     """Solve for `k` columns, those of the identity if `b` is 0."""
     n, to = lu.shape[0], steps.encoder.place(s.results[0])
     factors = steps.place(lu), steps.place(pivots)
-    if n <= steps.limits.block:
+    if n <= steps.limits.solve:
         numbers = n, k, *strides, int(transposed)
         steps.substitute("solved", n, k, *factors, b, to, steps.refused, *numbers)
         return
@@ -284,7 +320,7 @@ def _cholesky(steps: Steps, s: CallStep) -> None:
     if n <= steps.limits.block:
         strides = a.strides[::-1] if upper else a.strides
         out = (1, n) if upper else (n, 1)
-        steps.factor("cholesky", n, steps.place(a), to, steps.refused, n, *strides, *out)
+        steps.factor("cholesky", n, n, steps.place(a), to, steps.refused, n, *strides, *out)
         return
     if n <= steps.limits.solve:
         _cholesky_in_blocks(steps, a, to, upper)
@@ -310,7 +346,7 @@ def _cholesky_in_blocks(steps: Steps, a: Operand, to: SlotOffset, upper: bool) -
         size, below = end - begin, n - end
         place = steps.moved(to, begin * (n + 1))
         steps.factor(
-            "cholesky", size, place, place, steps.refused, size, down, right, down, right
+            "cholesky", size, size, place, place, steps.refused, size, down, right, down, right
         )  # fmt: skip
         if not below:
             return
@@ -331,7 +367,7 @@ def _determined(steps: Steps, s: CallStep) -> None:
     to = [steps.encoder.place(b) for b in s.results]
     places = to[0], to[1] if len(to) > 1 else 0
     n = lu.shape[0]
-    ordered = int(n <= steps.limits.block)
+    ordered = int(n <= steps.limits.solve)
     steps.launch("determined", 1, steps.place(lu), steps.place(pivots), *places, n, ordered)
 
 

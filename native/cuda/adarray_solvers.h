@@ -14,6 +14,7 @@ typedef REAL real;
 #define WARPS 8
 #define PANEL 16 /* columns */
 #define SQUARE 32 /* side of a block on the diagonal, and of a tile */
+#define TALL (sizeof(real) == 4 ? 3 : 2) /* rows of each thread of a panel */
 #define FORWARD 1 /* flags */
 #define UNIT 2
 
@@ -256,25 +257,58 @@ ADARRAY_IN void factor(real *w, int ld, int m, int n, real *by, int *order)
     }
 }
 
-/* Factorise m rows of n columns, n <= m: element (i, j) is a[i * s0 + j * s1], and of the factors
- * lu[i + j * step]. */
+/* Bring a matrix, factorise it, and store the factors in columns at a distance of `step`. */
+template <int ROWS>
+ADARRAY_IN void decompose(char *near, int *order, const real *a, real *lu, int m, int n,
+                          int64_t s0, int64_t s1, int64_t step)
+{
+    real *w = (real *)near;
+    const int ld = m | 1;
+    bring(w, ld, a, m, n, s0, s1, false);
+    adarray_commit();
+    for (int i = threadIdx.x; i < m; i += THREADS) order[i] = i;
+    adarray_arrived<0>();
+    __syncthreads();
+    factor<ROWS>(w, ld, m, n, behind(near, ld, n), order);
+    for (int j = threadIdx.x / 32; j < n; j += WARPS)
+        for (int i = threadIdx.x % 32; i < m; i += 32) lu[i + j * step] = w[j * ld + i];
+}
+
+/* The factors of a matrix whose element (i, j) is a[i * s0 + j * s1], in columns, and the order of its
+ * rows in them. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-decomposed(const real *a, real *lu, int *order, int64_t m, int64_t n, int64_t s0, int64_t s1,
-           int64_t step)
+decomposed(const real *a, real *lu, int *order, int64_t n, int64_t s0, int64_t s1)
 {
     ADARRAY_NEAR(near);
     __shared__ int rows[THREADS];
-    real *w = (real *)near;
-    const int ld = (int)m | 1, lane = threadIdx.x % 32;
-    bring(w, ld, a, (int)m, (int)n, s0, s1, false);
-    adarray_commit();
-    rows[threadIdx.x] = threadIdx.x;
-    adarray_arrived<0>();
+    decompose<1>(near, rows, a, lu, (int)n, (int)n, s0, s1, n);
+    if (threadIdx.x < n) order[threadIdx.x] = rows[threadIdx.x];
+}
+
+/* Factorise m rows of n columns, n <= m, in place; `order` is the order that all rows have had so far,
+ * if they have one, and `moves` that of these. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+panel_decomposed(real *lu, int *order, int *moves, int64_t m, int64_t n, int64_t step,
+                 int64_t ordered)
+{
+    ADARRAY_NEAR(near);
+    __shared__ int rows[TALL * THREADS];
+    int before[TALL];
+    decompose<TALL>(near, rows, lu, lu, (int)m, (int)n, 1, step, step);
+#pragma unroll
+    for (int q = 0; q < TALL; q++) {
+        const int i = threadIdx.x + q * THREADS;
+        if (i < m) before[q] = ordered ? order[rows[i]] : rows[i];
+    }
     __syncthreads();
-    factor<1>(w, ld, (int)m, (int)n, behind(near, ld, (int)n), rows);
-    for (int j = threadIdx.x / 32; j < n; j += WARPS)
-        for (int i = lane; i < m; i += 32) lu[i + j * step] = w[j * ld + i];
-    if (threadIdx.x < m) order[threadIdx.x] = rows[threadIdx.x];
+#pragma unroll
+    for (int q = 0; q < TALL; q++) {
+        const int i = threadIdx.x + q * THREADS;
+        if (i < m) {
+            order[i] = before[q];
+            moves[i] = rows[i];
+        }
+    }
 }
 
 /* -- Cholesky's factor ---------------------------------------------------------------------- */
@@ -497,6 +531,32 @@ triangle_solved(const real *f, const real *b, real *to, int *refused, int64_t n,
     const int64_t j = fill_column(x, b, nullptr, (int)n, k, s0, s1);
     substitute(f, x, (real *)near, refused, (int)n, r0, r1, flags & FORWARD, flags & UNIT);
     store_column(x, to, nullptr, (int)n, k, j, t0, t1);
+}
+
+/* Move the rows of all columns beside a panel as `moves` says; those behind it are solved for with the
+ * panel's lower triangle. `first` is the first of m rows in the first column; the panel has n columns,
+ * of which `left` lie before it and `right` behind. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+rows_moved(real *first, const int *moves, int64_t m, int64_t n, int64_t step, int64_t left,
+           int64_t right)
+{
+    ADARRAY_NEAR(near);
+    const int lane = threadIdx.x % 32, size = (int)(m + SQUARE - 1) / SQUARE * SQUARE;
+    real *x = (real *)near + 2 * SQUARE * (n | 1) + threadIdx.x / 32 * 2 * size, *y = x + size;
+    const int64_t c = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const bool any = c < left + right;
+    real *column = first + (c < left ? c : c + n) * step;
+    for (int i = lane; i < size; i += 32) x[i] = any && i < m ? column[i] : (real)0;
+    __syncwarp(~0u);
+    for (int i = lane; i < size; i += 32) y[i] = i < m ? x[moves[i]] : (real)0;
+    __syncwarp(~0u);
+    if (any && c < left)
+        for (int i = lane; i < m; i += 32) column[i] = y[i];
+    __syncwarp(~0u);
+    if (!right) return;
+    substitute(first + left * step, y, (real *)near, nullptr, (int)n, 1, step, true, true);
+    if (any && c >= left)
+        for (int i = lane; i < m; i += 32) column[i] = y[i];
 }
 
 /* -- over whole matrices -------------------------------------------------------------------- */

@@ -76,7 +76,7 @@ def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
 
     b, c = (RNG.normal(size=s).astype(dtype) for s in ((n,), (n, 21)))
     run = compared(gpu, f, matrix(n, dtype), b, c)
-    large = n > LIMITS.block
+    large = n > LIMITS.solve
     assert ("linalg" in segments(run)) == large
     gpu.driver.names()
     run([moved(a) for a in (matrix(n, dtype), b, c)])
