@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from adarray.base.errors import NotDifferentiableError
+from adarray.base.runtime import MODE
 from adarray.core.protocol import plain
 from adarray.ops.complex import conjugate_of
 
@@ -61,9 +62,12 @@ def folded(g: Any, uplo: str) -> Any:
 def block_rows(n: int) -> int:
     """Return how many of `n` rows a recursion over halves of them leaves to LAPACK.
 
-    Few calls in all, since `jit` records each, and few multiplications that are none of matrices.
+    Few calls in all, since `jit` records each, and few multiplications that are none of matrices. On
+    a device a call takes longer than the multiplications that it saves, up to a thousand rows.
     """
-    return max(128, -(-n // 8))
+    mode = MODE.get()
+    on_device = mode is not None and mode.place is not None
+    return max(1024 if on_device else 128, -(-n // 8))
 
 
 def half_of(n: int, block: int) -> int:
