@@ -62,10 +62,12 @@ def folded(g: Any, uplo: str) -> Any:
 def block_rows(n: int) -> int:
     """Return how many of `n` rows a recursion over halves of them leaves to LAPACK.
 
-    Few calls in all, since `jit` records each, and few multiplications that are none of matrices. On
-    a device a call takes longer than the multiplications that it saves, up to a thousand rows.
+    Few calls in all, since `jit` records each, and few multiplications that are none of matrices.
+    On a device a call takes longer than the multiplications it saves, up to a thousand rows.
     """
     mode = MODE.get()
+    while mode is not None and mode.recorder is not None:
+        mode = mode.recorder.inner
     on_device = mode is not None and mode.place is not None
     return max(1024 if on_device else 128, -(-n // 8))
 

@@ -15,6 +15,7 @@ from recorded import close, recorded
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.errors import BackendError
+from adarray.ops.matrices import block_rows
 
 pytest.importorskip("scipy")
 pytest.importorskip("adarray_native._device")
@@ -262,6 +263,24 @@ def test_a_loop_whose_results_come_back_still_raises(device_backend: str, n: int
         want = np.prod([1 + 1 / j for j in (4, 3, 2, 1)])
         np.testing.assert_allclose(x.numpy(), np.full(n, want))
         np.testing.assert_allclose(a.numpy(), np.zeros((n, n)))
+
+
+def test_recursions_leave_more_rows_to_a_device(device_backend: str) -> None:
+    """In eager code, and in what `jit` records."""
+    rows: list[int] = []
+
+    def f(a: Any) -> Any:
+        rows.append(block_rows(300))
+        return 2 * a
+
+    f(np.ones(3))
+    adarray.jit(f)(np.ones(3))
+    assert set(rows) == {128}
+    rows.clear()
+    with adarray.use(device_backend):
+        f(adarray.array(np.ones(3)))
+        adarray.jit(f)(adarray.array(np.ones(3)))
+    assert set(rows) == {1024}
 
 
 @pytest.mark.gpu
