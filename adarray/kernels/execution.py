@@ -18,8 +18,10 @@ from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import checking, facts, figures, lanes, ownership, parallel, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
+from adarray.kernels.care import Care
 from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
+from adarray.kernels.functions import UNBOUNDED
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import TapeError, compiled, engine, zeros
 from adarray.kernels.tangent import TangentKernel, doubled, tangent
@@ -43,8 +45,9 @@ class Execution:
         Bytes that tapes may take.
     check : bool
         Whether each run of the kernel itself is preceded by one that checks all accesses.
-    skips_zeros : bool
-        See `adarray.kernels.ssa.SsaProgram`.
+    skips : frozenset of str
+        See `adarray.kernels.ssa.SsaProgram`. If there are any, gradients that have nan, and all
+        on a device, are computed with those of `UNBOUNDED`; see `adarray.kernels.care`.
     free_sums : bool
         Whether the kernel's own sums may be added up in any order, as those of derivatives are.
     wanted_limit : int, optional
@@ -56,7 +59,7 @@ class Execution:
         kernel: ThreadKernel,
         memory_limit: int,
         check: bool = False,
-        skips_zeros: bool = False,
+        skips: frozenset[str] = frozenset(),
         free_sums: bool = False,
         wanted_limit: int | None = None,
     ) -> None:
@@ -66,7 +69,8 @@ class Execution:
         self.memory_limit = memory_limit
         self.wanted_limit = wanted_limit
         self._long: set[Any] = set()  # launches whose gradients get checkpoints at once
-        self.program = ssa.program(kernel, skips_zeros)
+        self._care = Care(self._careful)
+        self.program = ssa.program(kernel, skips)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
         self.buffers = tuple(b.name for b in kernel.buffers)
         written = {n.buffer for n in self.program.nodes if isinstance(n, ssa.Write)}
@@ -386,6 +390,35 @@ class Execution:
 
         Where `results` are given, they need not be computed again.
         """
+
+        def computed(by: Execution) -> dict[str, Any]:
+            return by._gradients(launch, values, cotangents, inputs, results)
+
+        return self._with_care((launch, inputs), computed)
+
+    def _with_care(
+        self, key: Any, compute: Callable[[Execution], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return derivatives: those of `UNBOUNDED` get care, if those of any function do."""
+        if not self.program.skips or self.program.skips >= UNBOUNDED:
+            return compute(self)
+        return self._care.gradients(key, self, compute, engine().language == "C")
+
+    def _careful(self) -> Execution:
+        """Return the same of the kernel, with care for all functions."""
+        return Execution(
+            self.kernel, self.memory_limit, self.check, UNBOUNDED, self.free_sums,
+            self.wanted_limit,
+        )  # fmt: skip
+
+    def _gradients(
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        results: Values | None = None,
+    ) -> dict[str, Any]:
         key, ran = (launch, inputs), None
         try:
             if key not in self._long:
@@ -532,6 +565,23 @@ class Execution:
         cotangent_directions: Values,
     ) -> dict[str, Any]:
         """Return derivatives of `gradients` along directions of parameters and cotangents."""
+
+        def computed(by: Execution) -> dict[str, Any]:
+            return by._gradient_tangents(
+                launch, values, cotangents, inputs, directions, cotangent_directions
+            )
+
+        return self._with_care((launch, inputs, frozenset(directions)), computed)
+
+    def _gradient_tangents(
+        self,
+        launch: Launch,
+        values: Values,
+        cotangents: Values,
+        inputs: frozenset[str],
+        directions: Values,
+        cotangent_directions: Values,
+    ) -> dict[str, Any]:
         args = self.checked(values)
         first = self.adjoint(launch, inputs, args)
         moving = {n: t for n, t in directions.items() if t is not None}

@@ -180,3 +180,5 @@ SINGULAR = NAMED - {
     "sin", "cos", "arctan", "tanh", "arcsinh", "erf", "erfc", "normcdf", "absolute", "floor",
     "ceil", "rint", "round", "trunc", "fmin", "fmax", "minimum", "maximum", "copysign", "fdim",
 }  # fmt: skip
+# Functions whose derivative is infinite or nan at some operands, these among them.
+UNBOUNDED = NAMED | {"multiply"}

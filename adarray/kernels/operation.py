@@ -82,7 +82,7 @@ class Operation:
         BY_ENGINE.add(evaluate)
         return Op(
             name, evaluate, Opaque(), rules, jvp=jvp, operands=operands, params=("launch",),
-            outputs=outputs, needs=needs, batch=batch,
+            outputs=outputs, needs=needs, batch=batch, drops=bool(self.execution.program.skips),
             signature=", ".join((*operands, "launch")),
         )  # fmt: skip
 
@@ -97,7 +97,7 @@ class Operation:
             kernel = batched.batched(self.execution.kernel)
             own = self.execution
             execution = Execution(
-                kernel, own.memory_limit, own.check, own.program.skips_zeros, own.free_sums,
+                kernel, own.memory_limit, own.check, own.program.skips, own.free_sums,
                 own.wanted_limit,
             )  # fmt: skip
             self._members = Operation(self.name, execution, self.keeps_results)

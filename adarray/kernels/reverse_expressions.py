@@ -18,7 +18,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.kernels import build
 from adarray.kernels.activity import Activity, dependent
-from adarray.kernels.functions import NAMED, PARTIALS, SINGULAR
+from adarray.kernels.functions import NAMED, PARTIALS
 from adarray.kernels.needs import Needs
 from adarray.kernels.reload import Apart, Reload, Settled
 from adarray.kernels.ssa import (
@@ -31,6 +31,11 @@ from adarray.kernels.ssa import (
 def shadow(name: str) -> str:
     """Return the name of a value's derivative in the reverse sweep."""
     return f"{name}__b"
+
+
+def _is_finite(partial: Expr) -> bool:
+    """Whether a derivative is a finite number of the text."""
+    return isinstance(partial, Const) and math.isfinite(partial.value)
 
 
 class ReverseExpressions:
@@ -119,27 +124,35 @@ class ReverseExpressions:
             return
         if e.name == "multiply" and e.args[0] == e.args[1]:
             twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0], out))
-            self.push(e.args[0], build.multiply(g, twice), out)
+            self.push(e.args[0], self._unless_idle(e, g, build.multiply(g, twice), out), out)
             return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
                 share = build.multiply(g, self.read(p, out))
-                self.push(a, self._unless_zero(e, g, share), out)
+                if not _is_finite(p):
+                    share = self._unless_idle(e, g, share, out)
+                self.push(a, share, out)
 
     def _compared(self, e: Apply, g: Expr, out: list[Any]) -> Expr:
         """Return the derivative of a function with a name, if it will be compared with 0."""
-        compares = self.program.skips_zeros and e.name in SINGULAR
+        compares = e.name in self.program.skips
         return self.named(g, out) if compares and not build.is_simple(g) else g
 
-    def _unless_zero(self, e: Apply, g: Expr, share: Expr) -> Expr:
-        """Return the derivative by an operand: 0 where that of the result, `g`, is 0."""
-        if not self.program.skips_zeros or e.name not in SINGULAR:
+    def _unless_idle(self, e: Apply, g: Expr, share: Expr, out: list[Any]) -> Expr:
+        """Return the derivative by an operand: 0 for nan where that of the result, `g`, is 0.
+
+        Only for nan: where `g` is 0 by chance, its own tangent counts.
+        """
+        if e.name not in self.program.skips:
             return share
         if e.name == "divide" and isinstance(e.args[1], Const) and e.args[1].value:
             return share
+        if not build.is_simple(share):
+            share = self.named(share, out)
         zero = build.const(0, g.dtype)
-        return build.where(build.compare("equal", g, zero), zero, share)
+        nan = build.compare("not_equal", share, share)
+        return build.where(build.both(nan, build.compare("equal", g, zero)), zero, share)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""
@@ -150,14 +163,14 @@ class ReverseExpressions:
             scaled = build.multiply(build.multiply(g, quotient), quotient)
             inverse = build.const(1 / top.value, g.dtype)
             share = build.negative(build.multiply(scaled, inverse))
-            self.push(bottom, self._unless_zero(e, g, share), out)
+            self.push(bottom, self._unless_idle(e, g, share, out), out)
             return
-        share = self._unless_zero(e, g, self._over(g, bottom, out))
+        share = self._unless_idle(e, g, self._over(g, bottom, out), out)
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
             quotient = self.read(result if result is not None else e, out)
             by_bottom = build.negative(build.multiply(share, quotient))
-            self.push(bottom, self._unless_zero(e, g, by_bottom), out)
+            self.push(bottom, self._unless_idle(e, g, by_bottom, out), out)
         self.push(top, share, out)
 
     def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:

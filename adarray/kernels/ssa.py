@@ -189,16 +189,17 @@ class SsaProgram:
     values : dict
         What defines each name. The names of a loop are its variable and its number of
         iterations; those of a carried value its two.
-    skips_zeros : bool
-        Whether the adjoint passes a cotangent of 0 on as 0 where the derivative is infinite: of
-        what is overwritten or not chosen, as a walk back over what was computed does.
+    skips : frozenset of str
+        Functions of which the adjoint passes a cotangent of 0 on as 0 where the derivative is
+        infinite or nan: of what is overwritten or not chosen, as a walk back over what was
+        computed does.
     """
 
     kernel: ThreadKernel
     body: list[Node]
     values: dict[str, Meaning]
     nodes: list[Node]
-    skips_zeros: bool = False
+    skips: frozenset[str] = frozenset()
     _accesses: dict[str, list[Read | Write]] = field(default_factory=dict)
     _writes: dict[str, list[Write]] = field(default_factory=dict)
 
@@ -452,11 +453,11 @@ def _written(body: tuple[Stmt, ...]) -> set[str]:
     return {s.buffer for s in statements if isinstance(s, (Store, Atomic))}
 
 
-def program(kernel: ThreadKernel, skips_zeros: bool = False) -> SsaProgram:
+def program(kernel: ThreadKernel, skips: frozenset[str] = frozenset()) -> SsaProgram:
     """Return a kernel in static single assignment; see `SsaProgram`."""
     maker = _Maker(kernel)
     maker.block(kernel.body)
-    return SsaProgram(kernel, maker.blocks[0], maker.values, maker.nodes, skips_zeros)
+    return SsaProgram(kernel, maker.blocks[0], maker.values, maker.nodes, skips)
 
 
 def dtype_of(program: SsaProgram, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.kernels import print_cpu
 from adarray.kernels.execution import Execution
+from adarray.kernels.functions import SINGULAR
 from adarray.kernels.launch import USUAL_LIMIT
 from adarray.kernels.operation import Operation
 from adarray.kernels.spread import spread
@@ -131,7 +132,7 @@ class Operations:
         operation = self._by_text.get((text, memory_limit))
         if operation is None:
             execution = Execution(
-                kernel, max(USUAL_LIMIT, memory_limit or 0), skips_zeros=True,
+                kernel, max(USUAL_LIMIT, memory_limit or 0), skips=SINGULAR,
                 free_sums=True, wanted_limit=memory_limit,
             )  # fmt: skip
             operation = Operation(kernel.name, execution, keeps_results=alone)

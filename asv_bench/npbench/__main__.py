@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
             names = [options.docs / f"npbench-{size}{ending}" for ending in (".svg", ".png")]
             picture.draw(figures, size, names)
     rows = [row for sizes in figures["programs"].values() for row in sizes.values()]
-    return int(any(not row[n].get("right", True) for row in rows for n in OURS if n in row))
+    return int(any(row[n].get("right") is False for row in rows for n in OURS if n in row))
 
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:

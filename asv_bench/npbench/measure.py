@@ -51,7 +51,7 @@ def one(fleet: Fleet, name: str, root: str, size: str) -> dict[str, Any]:
         expected, results["numpy"] = [], Result([], [], [], str(error))
     rows = {engine: figures(r, expected) for engine, r in results.items()}
     for engine, row in rows.items():
-        if row.get("right", True):
+        if "median" not in row or row.get("right", True):
             continue
         for other in PEERS:  # of another library
             slopes = results[other].prepared.get("slopes") if other in results else None
@@ -81,7 +81,8 @@ def figures(r: Result, expected: list[list[float]]) -> dict[str, Any]:
     }
     if said["slopes"]:
         row["deviation"] = off = deviation(said["slopes"], expected) if expected else None
-        row["right"] = off is not None and off <= TOLERANCE[said["single"]]
+        # None where there are no differences to compare it with, of a program that takes long.
+        row["right"] = None if off is None else off <= TOLERANCE[said["single"]]
     elif r.prepared["gradients"]:
         return {"error": "it has no floating-point inputs"}
     return row

@@ -224,7 +224,8 @@ def _well_conditioned(program: Program, data: Data, target: Objective) -> list[n
     for k in program.inputs(data):
         x = np.asarray(data[k])
         steps.append(4.0 * float(np.finfo(x.dtype).eps))
-        moved[k] = (x * (1 + steps[-1] * rng.choice([-1.0, 1.0], x.shape))).astype(x.dtype)
+        signs = _random(x.shape, lambda n: rng.choice([-1.0, 1.0], n))
+        moved[k] = (x * (1 + steps[-1] * signs)).astype(x.dtype)
         if not isinstance(data[k], np.ndarray):
             moved[k] = type(data[k])(moved[k])
     limit = AMPLIFIED * max(steps, default=0.0)
@@ -260,11 +261,22 @@ def _written(function: Callable[..., Any], data: Data, names: list[str]) -> list
     return []
 
 
+# Random numbers of larger arrays repeat: a million million of them take longer than the programs
+# do. A prime number of them never lie below each other in the rows of an array.
+PERIOD = 1_000_003
+
+
+def _random(shape: tuple[int, ...], draw: Callable[[int], np.ndarray]) -> np.ndarray:
+    """Return an array of random numbers, of which `draw` returns as many as it is asked for."""
+    size = math.prod(shape)
+    return np.resize(draw(min(size, PERIOD)), shape)
+
+
 def _weights(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     """Return weights for the elements of an output; none where that is infinite or nan."""
-    w = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+    w = _random(x.shape, lambda n: rng.uniform(0.5, 1.5, n) * rng.choice([-1.0, 1.0], n))
     if x.dtype.kind == "c":
-        w = w + 1j * rng.uniform(0.5, 1.5, x.shape)
+        w = w + 1j * _random(x.shape, lambda n: rng.uniform(0.5, 1.5, n))
     w = np.where(np.isfinite(x), w, 0.0) if np.isfinite(x).all() else w * np.isfinite(x)
     return np.asarray(w, np.result_type(x.dtype))
 
@@ -286,9 +298,9 @@ def directions(program: Program, data: Data) -> list[Data]:
         direction = {}
         for k in program.inputs(data):
             x = np.asarray(data[k])
-            d = rng.normal(size=x.shape)
+            d = _random(x.shape, lambda n: rng.normal(size=n))
             if x.dtype.kind == "c":
-                d = d + 1j * rng.normal(size=x.shape)
+                d = d + 1j * _random(x.shape, lambda n: rng.normal(size=n))
             direction[k] = d * (np.max(np.abs(x), initial=0.0) or 1.0)
         along.append(direction)
     return along
@@ -301,9 +313,12 @@ def slopes(gradients: Data, along: list[Data]) -> list[tuple[float, float]]:
     """
     products = []
     for direction in along:
-        parts = [np.real(np.asarray(gradients[k]) * d).ravel() for k, d in direction.items()]
-        flat = np.concatenate(parts).astype(np.float64)
-        products.append((float(np.sum(flat)), float(np.linalg.norm(flat))))
+        total = squares = 0.0
+        for k, d in direction.items():
+            part = np.asarray(np.real(np.asarray(gradients[k]) * d), np.float64).ravel()
+            total += float(np.sum(part))
+            squares += float(np.dot(part, part))
+        products.append((total, math.sqrt(squares)))
     return products
 
 

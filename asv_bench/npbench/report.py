@@ -14,8 +14,8 @@ def cell(row: dict[str, Any]) -> str:
     """Return an engine's time, with what is wrong with it."""
     if "error" in row:
         return "-"
-    marks = ("" if row.get("right", True) else " wrong") + (" eager" if row["note"] else "")
-    return time_text(row["median"]) + marks
+    marks = {True: "", False: " wrong", None: " not checked"}[row.get("right", True)]
+    return time_text(row["median"]) + marks + (" eager" if row["note"] else "")
 
 
 def engines(report: dict[str, Any]) -> list[str]:
@@ -53,8 +53,8 @@ def summary(report: dict[str, Any], size: str) -> list[list[str]]:
         done = [r[n] for r in rows if "median" in r.get(n, {})]
         table.append([
             n,
-            str(sum(r["right"] for r in done)),
-            str(sum(not r["right"] for r in done)),
+            str(sum(r["right"] is True for r in done)),
+            str(sum(r["right"] is False for r in done)),
             str(sum(bool(r["note"]) for r in done)),
             *[ratio_text(geometric_mean(report, size, n, m)[0]) for m in names],
         ])  # fmt: skip

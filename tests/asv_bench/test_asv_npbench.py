@@ -22,6 +22,7 @@ if str(ROOT) not in sys.path:
 
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench.engines import Absent
+    from asv_bench.fleet import Failed
     from asv_bench.npbench import __main__ as script
     from asv_bench.npbench import engines, measure, picture, programs, report, worker
 
@@ -344,7 +345,7 @@ def test_what_the_report_says_of_an_engine() -> None:
     result = Result([[0.5], [0.7]], [1.0, 1.0], [0.0, 0.0], prepared=said)
     assert measure.figures(result, [[0.9, 1.00001]])["right"]
     assert not measure.figures(result, [[0.9, 1.1]])["right"]
-    assert not measure.figures(result, [])["right"]  # nothing to compare it with
+    assert measure.figures(result, [])["right"] is None  # nothing to compare it with
     single = result._replace(prepared={**said, "single": True})
     assert measure.figures(single, [[0.99]])["right"]
     assert measure.figures(Result([], [], [], "broken"), []) == {"error": "broken"}
@@ -352,6 +353,53 @@ def test_what_the_report_says_of_an_engine() -> None:
     assert measure.figures(whole, []) == {"error": "it has no floating-point inputs"}
     value = result._replace(prepared={**said, "slopes": [], "gradients": False})
     assert "right" not in measure.figures(value, [])
+
+
+class Slow:
+    """Engines of which NumPy does not answer in time."""
+
+    budget = 1.0
+
+    def __init__(self, slopes: list[tuple[float, float]]) -> None:
+        from asv_bench.fleet import Result
+
+        said = {"first": 1.0, "peak": 2.0, "note": "", "single": False, "gradients": True}
+        self.members = {"numpy": self}
+        self.results = {
+            "numpy": Result([], [], [], "no answer in 60 s"),
+            "jit-openmp": Result([[0.5]], [1.0], [0.0], "", {**said, "slopes": [(1.0, 1.0)]}),
+            "jax": Result([[0.5]], [1.0], [0.0], "", {**said, "slopes": slopes}),
+        }
+
+    def ask(self, **request: Any) -> Any:
+        raise Failed(f"no answer to {request['do']}")
+
+    def race(self, *args: Any, **options: Any) -> Any:
+        return self.results
+
+
+def test_gradients_without_differences_are_not_wrong() -> None:
+    rows = measure.one(Slow([(1.1, 1.0)]), "one", "", "M")  # type: ignore[arg-type]
+    assert [rows[k]["right"] for k in ("jit-openmp", "jax")] == [None, None]
+    assert report.cell(rows["jit-openmp"]) == "500 ms not checked"
+    assert report.cell({**rows["jit-openmp"], "note": "why"}) == "500 ms not checked eager"
+    rows = measure.one(Slow([(1.0, 1.0)]), "one", "", "M")  # type: ignore[arg-type]
+    assert rows["jit-openmp"]["right"]  # as another library says
+    assert rows["jit-openmp"]["by"] == "jax"
+
+
+def test_random_numbers_of_large_arrays_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "PERIOD", 7)
+    drawn = []
+
+    def draw(n: int) -> np.ndarray:
+        drawn.append(n)
+        return np.arange(n)
+
+    x = programs._random((5, 4), draw)
+    assert (drawn, x.shape) == ([7], (5, 4))
+    np.testing.assert_array_equal(np.ravel(x), np.arange(20) % 7)
+    assert programs._random((), draw).shape == ()
 
 
 def test_engines_that_agree() -> None:
