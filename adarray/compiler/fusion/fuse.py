@@ -83,7 +83,8 @@ class Fusion:
         # Values up to so many elements are computed together whatever their axes are.
         self.most = target.small
         self.along = target.along
-        self.late = late or {}
+        self.late = {**{v: -1 - k for v, k in program.apart.items()}, **(late or {})}
+        self.apart = program.apart
         self.uses = Uses()
         self.groups: list[Group] = []
         self.owner: dict[Value, Group] = {}
@@ -248,7 +249,9 @@ class Fusion:
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
-            attempt = AxisAssignment(group, value, self.uses, self.along)
+            attempt = AxisAssignment(
+                group, value, self.uses, self.along, bounded=value not in self.apart
+            )
             if attempt.run() and self._runs_along(attempt, uses):
                 self._commit(attempt, before)
                 return
