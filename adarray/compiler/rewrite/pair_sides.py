@@ -1,11 +1,11 @@
-"""Folds over pairs: those over either side have kernels of their own, which compute the pairs again.
+"""Folds over pairs: those over either side have kernels of their own, which compute pairs again.
 
-What all pairs of two sets of points compute, ``f(x[:, None], y[None, :])``, is an array that is much
-larger than the points. Folds over its rows and over its columns, as those of a gradient with respect
-to ``x`` and ``y``, cannot run in one loop without going through sums in memory for each pair, and
-what is folded later, as a gradient is, would be stored pair by pair meanwhile. Pairs that are folded
-alone are computed from the points by each kernel instead. There are as many of these as there are
-sides and turns: a turn ends where points are computed of folds of pairs.
+What all pairs of two sets of points compute, ``f(x[:, None], y[None, :])``, is an array that is
+much larger than the points. Folds over its rows and over its columns, as those of a gradient with
+respect to ``x`` and ``y``, cannot run in one loop without going through sums in memory for each
+pair, and what is folded later, as a gradient is, would be stored pair by pair meanwhile. Pairs that
+are folded alone are computed from the points by each kernel instead. There are as many of these as
+there are sides and turns: a turn ends where points are computed of folds of pairs.
 
 All of them run alike: along the axis that is folded on the outside, and that of the results on the
 inside, where a thread has its own points and its sums in registers
@@ -154,9 +154,7 @@ def _shows_all(v: Value) -> bool:
     return (
         not v.primitive.offset
         and long(v.shape) == long(a.shape)
-        and all(
-            s == t for s, t, n in zip(v.primitive.strides, own, v.shape, strict=True) if n != 1
-        )
+        and all(s == t for s, t, n in zip(v.primitive.strides, own, v.shape, strict=True) if n != 1)
     )
 
 

@@ -136,7 +136,7 @@ class _Split:
         self.parts: dict[Value, Parts] = {}
         self.joined: list[Value] = []
         self.columns: dict[Value, Value] = {}
-        # Of each value in parts, a seed that it comes from; and of seeds, one met by the same value.
+        # Of each value in parts, a seed that it comes from; of seeds, one met by the same value.
         self.seed_of: dict[Value, Value] = {}
         self.met: dict[Value, Value] = {v: v for v in seeds}
 
