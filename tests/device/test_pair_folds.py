@@ -1,4 +1,4 @@
-"""Generated programs that fold pairs of points over either side, as kernels for a GPU compute them."""
+"""Generated programs that fold pairs of points over either side, on a stand-in for a GPU."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ def small_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 def schedules(steps: Any) -> list[Schedule]:
     kernels = (s for s in steps if isinstance(s, KernelStep))
     return [
-        schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), SMALL)
-        for s in kernels
+        schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), SMALL) for s in kernels
     ]
 
 
