@@ -37,7 +37,9 @@ FOLDS: tuple[Callable[..., Any], ...] = (
     lambda w, d: np.sum(w, axis=0) + np.mean(w),
     lambda w, d: np.mean(d * w[:, :, None], axis=1),
     lambda w, d: np.sum(d * w[:, :, None], axis=0),
-    lambda w, d: w / np.sum(w, axis=1, keepdims=True),
+    lambda w, d: w @ np.cos(np.arange(w.shape[1], dtype=np.float32)),
+    lambda w, d: np.sin(np.sum(d, axis=-1)[:, 0]) @ w,
+    lambda w, d: np.sum((w / np.sum(w, axis=1, keepdims=True)) ** 2, axis=0),
 )
 
 
@@ -57,8 +59,6 @@ def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray]]:
             a = fold(term(np.sum(d * d, axis=-1), d, u, v), d)
             if a.shape == y.shape:
                 y = y + 0.1 * a
-        if a.ndim == 2 and a.shape[1] == n:
-            a = np.sum(a * a, axis=0)  # of weights
         return np.mean(a * a) + np.mean(y * y)
 
     shapes = (m, k), (n, k), (m,), (n,)

@@ -7,7 +7,7 @@ References
 
 from __future__ import annotations
 
-from adarray.compiler.ir.loopir import Let
+from adarray.compiler.ir.loopir import Fold, Let, Var
 from adarray.compiler.print_c.values import TextScope, fixed
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.print_cuda.totals import Totals
@@ -97,7 +97,7 @@ class PairColumnsPrinter:
 
     def _pair(self) -> str:
         """Print what a pair adds to the sums of its column as a function."""
-        p, pairs, name, scope = self.p, self.pairs, self.p.fresh("f"), TextScope()
+        p, pairs, one, scope = self.p, self.pairs, self.p.fresh("f"), TextScope()
         parameters = ["const row_ &row", "const column_ &column"]
         p.scopes.append(scope)
         for fields, of in ((pairs.rows, "row"), (pairs.columns, "column")):
@@ -105,12 +105,21 @@ class PairColumnsPrinter:
                 p.bind(x.name, fixed(f"{of}.v{k}"))
         p.inside = True
         for s in pairs.of_pairs:
-            p.let(s)
+            if s.name not in pairs.fused:
+                p.let(s)
         for f in pairs.folds:
-            x, dtype = p.fresh("x"), f.value.dtype
-            parameters.append(f"{STORED[dtype]} &{x}")
-            p.line(f"{x} = {p.combined(f.combine, dtype, x, p.value(f.value))};")
+            name, dtype = p.fresh("x"), f.value.dtype
+            parameters.append(f"{STORED[dtype]} &{name}")
+            p.line(f"{name} = {self._folded(f, name)};")
         p.inside = False
         p.scopes.pop()
-        p.braced(f"const auto {name} = [&]({', '.join(parameters)})", scope, "};")
-        return name
+        p.braced(f"const auto {one} = [&]({', '.join(parameters)})", scope, "};")
+        return one
+
+    def _folded(self, f: Fold, name: str) -> str:
+        """Return what a sum becomes; products are added without rounding them first."""
+        dtype = f.value.dtype
+        if not isinstance(f.value, Var) or f.value.name not in self.pairs.fused:
+            return self.p.combined(f.combine, dtype, name, self.p.value(f.value))
+        a, b = map(self.p.value, self.pairs.fused[f.value.name].args)
+        return f"{'fmaf' if dtype == 'float32' else 'fma'}({a}, {b}, {name})"

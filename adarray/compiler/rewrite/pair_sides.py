@@ -23,11 +23,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import PRINTABLE, Builder, uniform
-from adarray.compiler.ir.primitives import Map, ProgramInput, Reduce, View
+from adarray.compiler.ir.primitives import Map, Matmul, ProgramInput, Reduce, View
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
+from adarray.compiler.ir.uses import sweeps
 from adarray.compiler.ir.views import Shape, broadcast_strides
-from adarray.compiler.rewrite.rebuild import renewed
+from adarray.compiler.rewrite.dead import dead
+from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 PAIRS = 1 << 16  # elements of an array of pairs, at least
 SPREAD = 8  # times as many as what it is computed from, at least
@@ -55,8 +57,30 @@ def pair_sides(program: Program, target: Target) -> Program:
     """Return the program with pairs computed again for the folds over either side, for a GPU."""
     if not target.along:
         return program
+    program = dead(program)
     pairs = _Pairs(program)
+    weighted = {v: axis for v in program.values for axis in [pairs.weighted(v)] if axis is not None}
+    if weighted:
+        program = _summed(program, weighted)
+        pairs = _Pairs(program)
     return _Sides(pairs).run(program) if pairs.sides else program
+
+
+def _summed(program: Program, weighted: dict[Value, int]) -> Program:
+    """Return the program with sums over pairs in place of products with vectors of weights."""
+
+    def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
+        axis = weighted.get(v)
+        if axis is None:
+            return renewed(b, v, args)
+        pairs, weights = args if v.args[0].ndim == 2 else args[::-1]
+        if isinstance(pairs.primitive, View):  # as `_Pairs.weighted` has it, the transpose
+            (pairs,) = pairs.args
+        shape = (weights.size, 1) if axis == 0 else (1, weights.size)
+        terms = b.map("multiply", pairs, b.reshape(weights, shape))
+        return b.reshape(b.reduce("add", terms, (axis,)), v.shape)
+
+    return rebuild(program, rule)
 
 
 class _Pairs:
@@ -108,6 +132,21 @@ class _Pairs:
             if a in self.known:
                 self.met[self._root(self.known[a])] = v
 
+    def weighted(self, v: Value) -> int | None:
+        """Return the axis of pairs that a product with a vector sums over; None for others."""
+        if not isinstance(v.primitive, Matmul) or not sweeps(v) or v.dtype not in PRINTABLE:
+            return None
+        places = [i for i, a in enumerate(v.args) if a.ndim == 2 and v.size == v.shape[-1]]
+        for i in places:
+            a, other = v.args[i], v.args[1 - i]
+            if other.ndim != 1 or a.dtype != v.dtype or other.dtype != v.dtype:
+                continue
+            if a in self.known and a is self.known[a]:
+                return 1 - i
+            if isinstance(a.primitive, View) and a.args[0] in self.known and _transposes(a):
+                return i
+        return None
+
     def _root(self, v: Value) -> Value:
         """Return the value that stands for all pairs that are computed of each other."""
         while self.met[v] is not v:
@@ -158,6 +197,14 @@ def _shows_all(v: Value) -> bool:
     )
 
 
+def _transposes(v: Value) -> bool:
+    """Whether a view of two axes is the transpose of what it shows."""
+    assert isinstance(v.primitive, View)
+    (a,) = v.args
+    rows = a.shape[::-1] == v.shape
+    return rows and not v.primitive.offset and v.primitive.strides == (1, a.shape[-1])
+
+
 def _is_points(a: Value, pairs: int) -> bool:
     """Whether an operand of pairs is a number, or shows an array that is much smaller."""
     if uniform(a) is not None:
@@ -199,13 +246,23 @@ class _Sides:
         b = self.b
         assert isinstance(v.primitive, Reduce)
         number = self.numbers.setdefault(side, len(self.numbers))
-        pairs = self._pairs_of(self.pairs.known[v.args[0]], side, number)
+        terms, doublings = self.pairs.known[v.args[0]], 0
+        while v.primitive.combine == "add" and self._is_double(terms):
+            terms, doublings = self.pairs.known[terms.args[0]], doublings + 1
+        pairs = self._pairs_of(terms, side, number)
         b.origin = v.origin
         sums = b.reduce(v.primitive.combine, pairs, (0,))
         self.apart[sums] = number
+        for _ in range(doublings):  # no bit of a sum changes
+            sums = b.map("add", sums, sums)
         if len(_folded(v)) == 2:
             sums = b.reduce(v.primitive.combine, sums, (0,))
         return b.reshape(sums, v.shape)
+
+    def _is_double(self, v: Value) -> bool:
+        """Whether pairs are twice what others are, as those of gradients of squares are."""
+        double = v.primitive == Map("add") and v.args[0] is v.args[1] and v.dtype.kind == "f"
+        return double and v.args[0] in self.pairs.known
 
     def _pairs_of(self, v: Value, side: Side, number: int) -> Value:
         """Return pairs with the axis that is folded before the other one."""

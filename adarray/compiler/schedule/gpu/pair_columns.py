@@ -12,10 +12,11 @@ References
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from adarray.compiler.ir.affine import ZERO
-from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel, Let, Load, Var, walk
+from adarray.compiler.ir.loopir import Apply, Expr, Fold, For, Kernel, Let, Load, Var, walk
 from adarray.compiler.scalars.dtypes import SIZES
 
 WARP = 32
@@ -50,6 +51,8 @@ class PairColumns(NamedTuple):
     folds : tuple of Fold
     rows, columns : tuple of Named
         What pairs are computed from.
+    fused : dict
+        The products that nothing but a sum reads, by name.
     """
 
     loop: For
@@ -60,6 +63,7 @@ class PairColumns(NamedTuple):
     folds: tuple[Fold, ...]
     rows: tuple[Named, ...]
     columns: tuple[Named, ...]
+    fused: dict[str, Apply]
 
 
 def pair_columns(kernel: Kernel) -> PairColumns | None:
@@ -91,7 +95,8 @@ def _parts(kernel: Kernel, loop: For, lets: list[Let], across: For) -> PairColum
     # Bit 1 of what depends on the row, and bit 2 of what depends on the column.
     classes = dict.fromkeys(kernel.ints, 0) | {loop.var: 1, across.var: 2}
     parts: dict[int, list[Let]] = {1: [], 2: [], 3: []}
-    for s in (*lets, *own):
+    named_values = [*lets, *own]
+    for s in named_values:
         kind = _class(s.value, classes, outs)
         if kind is None:
             return None
@@ -99,18 +104,35 @@ def _parts(kernel: Kernel, loop: For, lets: list[Let], across: For) -> PairColum
         parts[kind or 1].append(s)
         if kind == 0:  # the same for all: each side has it
             parts[2].append(s)
-    values = [s.value for s in (*parts[3], *folds)]
+    values = [s.value for s in parts[3]] + [s.value for s in folds]
     if not parts[3] or any(isinstance(e, Load) for v in values for e in walk(v)):
         return None
-    dtypes = {s.name: s.value.dtype for s in (*lets, *own)}
+    dtypes = {s.name: s.value.dtype for s in named_values}
     dtypes |= {loop.var: "int64", across.var: "int64"}
     used = dict.fromkeys(e.name for v in values for e in walk(v) if isinstance(e, Var))
     named = [Named(n, dtypes[n]) for n in used if n in dtypes]
     rows = tuple(x for x in named if classes[x.name] in (0, 1))
     columns = tuple(x for x in named if classes[x.name] == 2)
     return PairColumns(
-        loop, across, tuple(parts[1]), tuple(parts[2]), tuple(parts[3]), tuple(folds), rows, columns
-    )
+        loop, across, tuple(parts[1]), tuple(parts[2]), tuple(parts[3]), tuple(folds), rows,
+        columns, _fused(parts[3], folds),
+    )  # fmt: skip
+
+
+def _fused(lets: list[Let], folds: list[Fold]) -> dict[str, Apply]:
+    """Return the products that nothing but a sum reads."""
+    values = [s.value for s in lets] + [s.value for s in folds]
+    reads = Counter(e.name for v in values for e in walk(v) if isinstance(e, Var))
+    added = {s.value.name for s in folds if s.combine == "add" and isinstance(s.value, Var)}
+    return {
+        s.name: s.value
+        for s in lets
+        if s.name in added
+        and reads[s.name] == 1
+        and isinstance(s.value, Apply)
+        and s.value.name == "multiply"
+        and s.value.dtype in ("float32", "float64")
+    }
 
 
 def _class(value: Expr, classes: dict[str, int], outs: set[str]) -> int | None:
