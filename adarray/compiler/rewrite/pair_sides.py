@@ -19,6 +19,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -209,8 +210,11 @@ def _is_points(a: Value, pairs: int) -> bool:
     """Whether an operand of pairs is a number, or shows an array that is much smaller."""
     if uniform(a) is not None:
         return True
-    source = a.args[0] if isinstance(a.primitive, View) else a
-    return source.size * SPREAD <= pairs
+    count = a.size
+    if isinstance(a.primitive, View):
+        moves = zip(a.shape, a.primitive.strides, strict=True)
+        count = math.prod(n for n, s in moves if s)
+    return count * SPREAD <= pairs
 
 
 class _Sides:
