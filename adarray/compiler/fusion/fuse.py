@@ -252,7 +252,7 @@ class Fusion:
             attempt = AxisAssignment(
                 group, value, self.uses, self.along, bounded=value not in self.apart
             )
-            if attempt.run() and self._runs_along(attempt, uses):
+            if attempt.run() and (value in self.apart or self._runs_along(attempt, uses)):
                 self._commit(attempt, before)
                 return
             self._note(uses, value, group, attempt.reason or "it runs along another axis")
@@ -289,7 +289,9 @@ class Fusion:
         assert before is not None
         attempt = AxisAssignment(group, value, self.uses)
         if not small:
-            axis = outer_axis(value, uses, self.along, self._folds_of(value))
+            axis = 0  # of values that are apart, the one that is folded
+            if value not in self.apart:
+                axis = outer_axis(value, uses, self.along, self._folds_of(value))
             group.outer = group.new_class(domain(value)[axis])
             attempt.classes[axis] = group.outer
         fits = attempt.run()

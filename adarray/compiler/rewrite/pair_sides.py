@@ -28,7 +28,7 @@ from adarray.compiler.ir.primitives import Map, Matmul, ProgramInput, Reduce, Vi
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.ir.uses import sweeps
-from adarray.compiler.ir.views import Shape, broadcast_strides
+from adarray.compiler.ir.views import Shape, broadcast_shape, broadcast_strides
 from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
@@ -282,6 +282,9 @@ class _Sides:
             assert isinstance(w.primitive, Map)
             self.b.origin = w.origin
             args = tuple(self._operand(a, w.shape, side) for a in w.args)
+            shape = long(w.shape)[:: 1 if side.axis == 0 else -1]
+            if broadcast_shape([a.shape for a in args]) != shape:  # pairs of points of one side
+                args = (self.b.broadcast(args[0], shape), *args[1:])
             own[w, side] = pairs = self.b.apply(w.primitive.name, args, w.dtype)
             self.apart[pairs] = number
         return own[v, side]
