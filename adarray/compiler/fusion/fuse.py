@@ -83,7 +83,8 @@ class Fusion:
         # Values up to so many elements are computed together whatever their axes are.
         self.most = target.small
         self.along = target.along
-        self.late = late or {}
+        self.late = {**{v: -1 - k for v, k in program.apart.items()}, **(late or {})}
+        self.apart = program.apart
         self.uses = Uses()
         self.groups: list[Group] = []
         self.owner: dict[Value, Group] = {}
@@ -248,8 +249,10 @@ class Fusion:
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
                 continue
-            attempt = AxisAssignment(group, value, self.uses, self.along)
-            if attempt.run() and self._runs_along(attempt, uses):
+            attempt = AxisAssignment(
+                group, value, self.uses, self.along, bounded=value not in self.apart
+            )
+            if attempt.run() and (value in self.apart or self._runs_along(attempt, uses)):
                 self._commit(attempt, before)
                 return
             self._note(uses, value, group, attempt.reason or "it runs along another axis")
@@ -286,7 +289,9 @@ class Fusion:
         assert before is not None
         attempt = AxisAssignment(group, value, self.uses)
         if not small:
-            axis = outer_axis(value, uses, self.along, self._folds_of(value))
+            axis = 0  # of values that are apart, the one that is folded
+            if value not in self.apart:
+                axis = outer_axis(value, uses, self.along, self._folds_of(value))
             group.outer = group.new_class(domain(value)[axis])
             attempt.classes[axis] = group.outer
         fits = attempt.run()

@@ -125,11 +125,20 @@ class AxisAssignment:
 
     With `threads`, those of a GPU share a row. They compute again what they read of each other,
     which a row of one inner axis stands a few times, and rows of several axes not at all: their
-    loops are to become one (see `spread`).
+    loops are to become one (see `spread`). Folds over the outer axis are `bounded` in size, where
+    it is not sure that threads have their parts of them in registers.
     """
 
-    def __init__(self, group: Group, value: Value, uses: Uses, threads: bool = False) -> None:
+    def __init__(
+        self,
+        group: Group,
+        value: Value,
+        uses: Uses,
+        threads: bool = False,
+        bounded: bool = True,
+    ) -> None:
         self.threads = threads
+        self.bounded = bounded
         self.apart = threads and sum(n != 1 for n in domain(value)) > 2
         self.again = 0
         self.group = group
@@ -220,7 +229,7 @@ class AxisAssignment:
         axes = folded(self.value)
         if self.group.outer < 0 or not any(self.classes[a] == self.group.outer for a in axes):
             return True
-        return self.value.size <= TOTAL
+        return not self.bounded or self.value.size <= TOTAL
 
     def _updates_much(self) -> bool:
         """Whether rows that are folded themselves would go through large sums over rows each time.

@@ -14,7 +14,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -91,9 +91,11 @@ class Program:
         All values, operands before their users, inputs included.
     outputs : list of Value
         What the program returns; a value may stand here more than once.
+    apart : mapping of Value to int
+        Values that only kernels of their own compute, with those of the same number.
     """
 
-    __slots__ = ("inputs", "outputs", "values")
+    __slots__ = ("apart", "inputs", "outputs", "values")
 
     def __init__(
         self, inputs: Iterable[Value], values: Iterable[Value], outputs: Iterable[Value]
@@ -101,6 +103,7 @@ class Program:
         self.inputs = list(inputs)
         self.values = list(values)
         self.outputs = list(outputs)
+        self.apart: Mapping[Value, int] = {}
 
     def __repr__(self) -> str:
         return f"<program of {len(self.values)} values>"

@@ -19,6 +19,7 @@ from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
+from adarray.compiler.rewrite.pair_sides import pair_sides
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
@@ -36,6 +37,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("tabled", lambda program, target: tabled(program, target.small)),
     ("accumulated", lambda program, target: accumulated(program, target.adds)),
     ("biased", lambda program, target: biased(program, target.adds)),
+    ("pair_sides", pair_sides),  # the last one: it says of values to which kernels they belong
 )
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import assert_never
 
 from adarray.compiler.print_cuda.loops import SharedLoops
+from adarray.compiler.print_cuda.pair_columns import PairColumnsPrinter
 from adarray.compiler.print_cuda.register_rows import ResidentRowsPrinter
 from adarray.compiler.print_cuda.rows import array, plain_rows, sheet_rows
 from adarray.compiler.print_cuda.running import RunningFolds, serial
@@ -15,6 +16,7 @@ from adarray.compiler.print_cuda.strips import StripPrinter
 from adarray.compiler.print_cuda.tiles import TilePrinter
 from adarray.compiler.print_cuda.totals import Totals
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -54,6 +56,8 @@ def emit(p: CudaPrinter, second: bool = False) -> None:
             _strips(p, p.schedule)
         case Tiles():
             _tiles(p, p.schedule)
+        case ColumnFolds():
+            _column_folds(p, p.schedule)
         case _:
             assert_never(p.schedule)
 
@@ -125,3 +129,10 @@ def _tiles(p: CudaPrinter, s: Tiles) -> None:
     _begin(p, totals)
     TilePrinter(p).tiles(s.pairs)
     totals.end()
+
+
+def _column_folds(p: CudaPrinter, s: ColumnFolds) -> None:
+    p.line("(void)fail;")
+    if p.outline.is_careful:
+        p.line("adarray_careful care;")
+    PairColumnsPrinter(p, s).print(Totals(p))

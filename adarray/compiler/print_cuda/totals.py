@@ -19,6 +19,7 @@ from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.schedule.gpu.outline import TotalPart
+from adarray.compiler.schedule.gpu.schedules import ColumnFolds
 
 
 class RowTotals(Protocol):
@@ -140,6 +141,19 @@ class Totals:
                 f"{self._stride(t)}, {size}, {c}, {combine});"
             )
 
+    def end_columns(self, name: str, sums: str, width: int) -> None:
+        """Print what combines the sums of columns that the threads of a block have."""
+        p, outline = self.p, self.p.outline
+        (t,) = (part.total for part in outline.totals if part.total.name == name)
+        assert t.size is not None
+        kind = STORED[t.dtype]
+        own = f"{self._parts_of(t)} + blockIdx.x * {self._stride(t)}"
+        p.line(
+            f"adarray_columns_total<{p.schedule.block}, {width}>({sums}, "
+            f"({kind} *)(near_ + merge_), {p.index(t.size)}, "
+            f"{own if outline.far else p.memory[t.out]}, {p.combiner(t.combine, t.dtype)});"
+        )
+
     def _of_block(self, t: Total) -> str:
         """Print what combines a number of a block's threads; return its name."""
         p = self.p
@@ -190,8 +204,11 @@ class Totals:
     def merge(self) -> None:
         """Print what a kernel of its own does to combine array totals."""
         p = self.p
-        for part in p.outline.separate:
+        by_total = isinstance(p.schedule, ColumnFolds)  # blocks of their own for each
+        for k, part in enumerate(p.outline.separate):
             t = part.total
+            if by_total:
+                p.line(f"if (blockIdx.y == {k})")
             assert t.size is not None
             rows = "blocks" if part.is_merged else "groups"
             neutral = functions.neutral(t.combine, t.dtype)

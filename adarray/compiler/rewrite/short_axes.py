@@ -53,13 +53,14 @@ def short_axes(program: Program, target: Target) -> Program:
             for v, axis in seeds.items()
             if v.shape[axis] < TILED or not _is_tiled(v, axis, users)
         }
-    if not seeds:
-        return program
-    split = _Split(seeds)
-    made = split.run(program)
-    # Arrays of pairs that something needs whole would have to be put together.
-    least = min(v.size for v in seeds)
-    return program if any(v.size * SPREAD > least for v in split.joined) else made
+    while seeds:
+        split = _Split(seeds)
+        parts = split.run(program)
+        unfit = split.unfit()
+        if not unfit:
+            return parts
+        seeds = {v: axis for v, axis in seeds.items() if v not in unfit}
+    return program
 
 
 def _seed(v: Value) -> int | None:
@@ -135,6 +136,39 @@ class _Split:
         self.parts: dict[Value, Parts] = {}
         self.joined: list[Value] = []
         self.columns: dict[Value, Value] = {}
+        # Of each value in parts, a seed that it comes from; of seeds, one met by the same value.
+        self.seed_of: dict[Value, Value] = {}
+        self.met: dict[Value, Value] = {v: v for v in seeds}
+
+    def unfit(self) -> set[Value]:
+        """Return the seeds of arrays of pairs that something needs whole.
+
+        Those would have to be put together, so all that meets them stays as it is.
+        """
+        least: dict[Value, int] = {}
+        for v in self.seeds:
+            root = self._root(v)
+            least[root] = min(least.get(root, v.size), v.size)
+        roots = {
+            self._root(self.seed_of[v])
+            for v in self.joined
+            if v.size * SPREAD > least[self._root(self.seed_of[v])]
+        }
+        return {v for v in self.seeds if self._root(v) in roots}
+
+    def _root(self, seed: Value) -> Value:
+        """Return the seed that stands for all that values come from together with this one."""
+        while self.met[seed] is not seed:
+            self.met[seed] = seed = self.met[self.met[seed]]
+        return seed
+
+    def _note_seeds(self, v: Value) -> None:
+        """Note which seeds a value in parts comes from."""
+        seeds = [self.seed_of[a] for a in v.args if a in self.parts]
+        seeds += [v] * (v in self.seeds)
+        for seed in seeds[1:]:
+            self.met[self._root(seed)] = self._root(seeds[0])
+        self.seed_of[v] = seeds[0]
 
     def run(self, program: Program) -> Program:
         """Return the program."""
@@ -145,6 +179,8 @@ class _Split:
                 self.new[v] = v
                 continue
             b.origin = v.origin
+            if v in self.seeds or any(a in self.parts for a in v.args):
+                self._note_seeds(v)
             parts = self._parts(v)
             if parts is None and v not in self.new:
                 self.new[v] = renewed(b, v, tuple(map(self._whole, v.args)))

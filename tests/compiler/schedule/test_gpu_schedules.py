@@ -28,6 +28,7 @@ from adarray.compiler.schedule.gpu.launch import ZEROS, launch_of
 from adarray.compiler.schedule.gpu.outline import outlined
 from adarray.compiler.schedule.gpu.schedules import (
     Blocks,
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -66,6 +67,12 @@ CASES: dict[type, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
     ),
     SheetRows: (lambda x: np.sum(x, axis=0), (ones(3000, 40),), "adarray_sheet_total", "sheet"),
     ColumnStrips: (heat, (ones(64, 132),), "adarray_load_lane", "a strip of 128 columns"),
+    ColumnFolds: (
+        lambda x, y: np.sum(np.exp(-((x[:, None] - y[None, :]) ** 2)), axis=0),
+        (ones(700), ones(900)),
+        "adarray_columns_total",
+        "folds pairs over rows",
+    ),
     Tiles: (squares, (ones(600, 9), ones(500, 9)), "adarray_stage", "pairs of rows"),
 }
 

@@ -26,6 +26,7 @@ from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
 from adarray.compiler.schedule.gpu.loops import crossing, scattered
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     FlatLoops,
     RowsByWarp,
@@ -292,12 +293,12 @@ def test_scatters_of_few_pieces_are_shared() -> None:
 
 def test_coordinates_are_read_and_written_together() -> None:
     """Points of many coordinates are transposed by one kernel, and gradients back by one each."""
-    first, pairs, *last = schedules("sixteen")
+    first, *rest = schedules("sixteen")
     assert isinstance(first, FlatLoops)
-    assert {s.kind for s in statements(pairs.facts.kernel.body) if isinstance(s, For)} == {
-        "parallel", "vector"
-    }  # fmt: skip
-    assert len(last) <= 3
+    pairs = [s for s in rest if isinstance(s, ColumnFolds)]
+    assert [len(s.facts.sized) for s in pairs] == [1, 16, 16]
+    last = [s for s in rest if s not in pairs]
+    assert len(last) <= 4
     assert all(isinstance(s, FlatLoops) for s in last)
 
 
@@ -316,11 +317,10 @@ def test_rows_across_memory_share_sectors() -> None:
 
 
 def test_threads_with_many_folds_have_registers_for_them() -> None:
-    (pairs,) = (s for s in schedules("sixteen", (700, 12), (1200, 12)) if s.facts.most_folds > 8)
-    assert pairs.facts.rows == 700
-    assert pairs.block <= 256
-    few = next(s for s in schedules("sixteen", (20, 12), (40000, 12)) if s.facts.most_folds > 8)
-    assert few.block > 256
+    for m, n in (700, 1200), (20, 40000):
+        folds = [s for s in schedules("sixteen", (m, 12), (n, 12)) if s.facts.most_folds > 8]
+        assert sorted(s.facts.rows for s in folds) == [m, n]
+        assert all(isinstance(s, ColumnFolds) and s.block <= 256 and s.width == 1 for s in folds)
 
 
 def test_large_sums_over_rows_are_not_updated_in_memory() -> None:

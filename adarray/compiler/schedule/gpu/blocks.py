@@ -14,6 +14,7 @@ from adarray.compiler.ir.loopir import Fold, For, statements
 from adarray.compiler.schedule.gpu.choose import BLOCK, LARGEST
 from adarray.compiler.schedule.gpu.loops import WARP
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -49,7 +50,7 @@ def resized(s: Schedule, block: int) -> Schedule:
     that have arrays in shared memory may not fit: there the schedule stays as it is.
     """
     match s:
-        case RegisterRows() | Tiles():  # they fit their blocks
+        case RegisterRows() | Tiles() | ColumnFolds():  # they fit their blocks
             return s
         case ColumnStrips():  # more of them have too few registers
             return replace(s, block=min(block, BLOCK))

@@ -36,8 +36,19 @@ from adarray.compiler.schedule.gpu.memory import (
     near_bytes,
     placed,
 )
+from adarray.compiler.schedule.gpu.pair_columns import (
+    FEWEST as FEWEST_ROWS,
+)
+from adarray.compiler.schedule.gpu.pair_columns import (
+    MOST_STRIPS,
+    ROOM,
+    row_bytes,
+    warps_of,
+    width_of,
+)
 from adarray.compiler.schedule.gpu.register_rows import shape_of
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -128,10 +139,24 @@ def _parallel(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
     if facts.pairs is not None and is_worth(facts.pairs, facts.ints, target.sms):
         return Tiles(facts, SIDE * SIDE, facts.fits_int32, facts.pairs)
     return (
-        _register_rows(facts, target)
+        _column_folds(facts, target)
+        or _register_rows(facts, target)
         or (_sheet(facts, loop, target) if facts.is_sheet else None)
         or _rows(facts, loop, target)
     )
+
+
+def _column_folds(facts: KernelFacts, target: GpuTarget) -> ColumnFolds | None:
+    """Return the schedule that folds pairs over rows, if rows fit in shared memory."""
+    pairs = facts.pair_columns
+    if pairs is None or facts.rows < FEWEST_ROWS:
+        return None
+    columns, block = facts.count(pairs.across), WARP * warps_of(facts.rows)
+    width = width_of(pairs, facts.rows, columns, target.sms)
+    if row_bytes(pairs) * block > ROOM or columns > MOST_STRIPS * WARP * width:
+        return None
+    schedule = ColumnFolds(facts, block, facts.fits_int32, pairs, width)
+    return replace(schedule, far=launch_of(schedule, target).blocks > 1)
 
 
 def _register_rows(facts: KernelFacts, target: GpuTarget) -> RegisterRows | None:

@@ -16,7 +16,7 @@ from adarray.compiler.schedule.extents import (
     padded,
     with_lets,
 )
-from adarray.compiler.schedule.gpu import strips, tiles
+from adarray.compiler.schedule.gpu import pair_columns, strips, tiles
 from adarray.compiler.schedule.gpu.loops import (
     folding,
     homes,
@@ -182,6 +182,11 @@ class KernelFacts:
     def pairs(self) -> tiles.PairFolds | None:
         """The parts of a kernel that folds pairs of rows."""
         return tiles.pair_folds(self.kernel)
+
+    @cached_property
+    def pair_columns(self) -> pair_columns.PairColumns | None:
+        """The parts of a kernel that folds what it computes of pairs alone over rows."""
+        return pair_columns.pair_columns(self.kernel)
 
     @cached_property
     def resident(self) -> ResidentRows | None:

@@ -9,7 +9,9 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import evaluate, padded
 from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_merged, shared_names
+from adarray.compiler.schedule.gpu.pair_columns import WARP, blocks_of
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -71,7 +73,7 @@ def grids(s: Schedule, launch: LaunchSizes, target: GpuTarget) -> Mapping[str, G
     return {
         "": first,
         "_scan": first,
-        "_merge": Grid((columns, 1, 1), MERGE, 0),
+        "_merge": Grid((columns, len(sizes) if isinstance(s, ColumnFolds) else 1, 1), MERGE, 0),
         "_after": Grid((1, 1, 1), s.block, 0),
     }
 
@@ -97,6 +99,8 @@ def launch_of(s: Schedule, target: GpuTarget) -> LaunchSizes:
             return _strips(s, target)
         case Tiles():
             return _tiles(s, target)
+        case ColumnFolds():
+            return _column_folds(s, target)
         case _:
             assert_never(s)
 
@@ -200,3 +204,9 @@ def _strips(s: ColumnStrips, target: GpuTarget) -> LaunchSizes:
 def _tiles(s: Tiles, target: GpuTarget) -> LaunchSizes:
     down, across = tiles_of(s.pairs, s.facts.known)
     return _launch(s, min(down * across, TILES * target.sms), array_bytes(s))
+
+
+def _column_folds(s: ColumnFolds, target: GpuTarget) -> LaunchSizes:
+    strips = -(-s.facts.count(s.pairs.across) // (WARP * s.width))
+    blocks = blocks_of(s.facts.rows, s.block // WARP, strips, target.sms)
+    return _launch(s, blocks, array_bytes(s), strips)

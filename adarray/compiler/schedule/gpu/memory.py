@@ -10,6 +10,7 @@ from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import padded
 from adarray.compiler.schedule.gpu.facts import KernelFacts
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -32,7 +33,15 @@ def shared_names(s: Schedule) -> frozenset[str]:
     match s:
         case SingleBlock() | RowsByWarp() | RowsByBlock() | SharedRows():
             return s.shared
-        case FlatLoops() | DeviceScan() | RegisterRows() | SheetRows() | ColumnStrips() | Tiles():
+        case (
+            FlatLoops()
+            | DeviceScan()
+            | RegisterRows()
+            | SheetRows()
+            | ColumnStrips()
+            | Tiles()
+            | ColumnFolds()
+        ):
             return frozenset()
         case _:
             assert_never(s)
@@ -41,7 +50,7 @@ def shared_names(s: Schedule) -> frozenset[str]:
 def has_arrays(s: Schedule) -> bool:
     """Whether local arrays lie in shared memory or in the workspace, and not in registers."""
     match s:
-        case ColumnStrips() | Tiles():
+        case ColumnStrips() | Tiles() | ColumnFolds():
             return False
         case (
             FlatLoops()
@@ -63,7 +72,7 @@ def is_merged(s: Schedule, t: Total) -> bool:
     if t.size is None:
         return False
     match s:
-        case SheetRows() | RegisterRows():  # where it is in registers
+        case SheetRows() | RegisterRows() | ColumnFolds():  # where it is in registers
             return True
         case SingleBlock() | RowsByWarp() | RowsByBlock() | SharedRows():
             return t.name in s.shared
@@ -83,6 +92,8 @@ def merge_bytes(s: Schedule) -> int:
         if isinstance(s, SheetRows):
             width = s.total_width(t)
             count += count * (width - 1) + s.block // s.group * width
+        elif isinstance(s, ColumnFolds):
+            count *= s.width
         most = max(most, padded(count) * SIZES[t.dtype])
     return most
 

@@ -36,6 +36,7 @@ from adarray.compiler.schedule.gpu.memory import has_arrays, is_merged, merge_by
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.scalars import ScalarChoices, applied, scalar_choices
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -336,6 +337,8 @@ class _Outliner:
             return TotalPart(t, "row", is_merged=True)
         if isinstance(schedule, SheetRows):
             return TotalPart(t, "sheet", is_merged=True, width=schedule.total_width(t))
+        if isinstance(schedule, ColumnFolds):
+            return TotalPart(t, "sheet", is_merged=True, width=schedule.width)
         where = "shared" if t.name in shared_names(schedule) else "workspace"
         return TotalPart(t, where, is_merged(schedule, t))
 
@@ -345,7 +348,7 @@ class _Outliner:
         self, body: Body, memory: ArrayPlaces, scalars: ScalarChoices
     ) -> IdentityMap[For, GroupLoop]:
         """Return how vector loops are shared."""
-        if isinstance(self.schedule, ColumnStrips | Tiles):
+        if isinstance(self.schedule, ColumnStrips | Tiles | ColumnFolds):
             return IdentityMap()
         lets = {s.name: s.value for s in self.statements if isinstance(s, Let)}
         chooser = GroupLoops(
@@ -371,7 +374,7 @@ class _Outliner:
     def _has_groups(self) -> bool:
         """Whether threads of a group share rows, and wait for each other."""
         match self.schedule:
-            case FlatLoops() | SheetRows() | ColumnStrips() | Tiles():
+            case FlatLoops() | SheetRows() | ColumnStrips() | Tiles() | ColumnFolds():
                 return False
             case SingleBlock() | DeviceScan() | RowsByWarp() | RowsByBlock():
                 return self.schedule.group > 1
@@ -444,6 +447,7 @@ class _Outliner:
                 | RowsByBlock()
                 | SheetRows()
                 | Tiles()
+                | ColumnFolds()
             ):
                 return 0
             case _:
@@ -455,5 +459,5 @@ def _vectors(body: Body) -> list[For]:
 
 
 def _is_far(s: Schedule) -> bool:
-    rows = RowsByWarp | RowsByBlock | SharedRows | RegisterRows
+    rows = RowsByWarp | RowsByBlock | SharedRows | RegisterRows | ColumnFolds
     return isinstance(s, rows) and s.far

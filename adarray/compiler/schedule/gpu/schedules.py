@@ -16,6 +16,7 @@ from typing import assert_never
 
 from adarray.compiler.ir.loopir import Total
 from adarray.compiler.schedule.gpu.facts import KernelFacts
+from adarray.compiler.schedule.gpu.pair_columns import PairColumns
 from adarray.compiler.schedule.gpu.register_rows import ResidentRows
 from adarray.compiler.schedule.gpu.shared_rows import FetchedRows
 from adarray.compiler.schedule.gpu.tiles import PairFolds
@@ -247,6 +248,30 @@ class Tiles(Blocks):
     pairs: PairFolds = field(compare=False, repr=False)
 
 
+@dataclass(frozen=True)
+class ColumnFolds(Blocks):
+    """A thread folds pairs over rows for columns that it has in registers.
+
+    Parameters
+    ----------
+    pairs : PairColumns
+        The parts of the kernel.
+    width : int
+        Columns of a thread.
+    far : bool
+        Whether several blocks share the rows: a kernel of its own adds up what they have.
+    """
+
+    pairs: PairColumns = field(compare=False, repr=False)
+    width: int
+    far: bool = False
+
+    @property
+    def group(self) -> int:
+        """Threads that share a row."""
+        return 32
+
+
 Schedule = (
     FlatLoops
     | SingleBlock
@@ -258,6 +283,7 @@ Schedule = (
     | SheetRows
     | ColumnStrips
     | Tiles
+    | ColumnFolds
 )
 
 
@@ -294,5 +320,10 @@ def described(s: Schedule) -> str:
             )
         case Tiles():
             return f"tiles: blocks of {s.block} threads fold pairs of rows"
+        case ColumnFolds():
+            return (
+                f"column folds: {s.width} columns in the registers of each thread, which folds "
+                f"pairs over rows, in blocks of {s.block} threads"
+            )
         case _:
             assert_never(s)

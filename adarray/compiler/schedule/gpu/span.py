@@ -22,6 +22,7 @@ from adarray.compiler.schedule.extents import count_of, with_lets
 from adarray.compiler.schedule.gpu.launch import LaunchSizes
 from adarray.compiler.schedule.gpu.loops import WARP, running, scattered
 from adarray.compiler.schedule.gpu.schedules import (
+    ColumnFolds,
     ColumnStrips,
     DeviceScan,
     FlatLoops,
@@ -57,7 +58,7 @@ def span_of(s: Schedule, launch: LaunchSizes, target: GpuTarget) -> float:
             return rows * _chain(loop.body, s.group, with_lets(loop.body, s.facts.known))
         case SingleBlock():
             return _chain(s.facts.kernel.body, s.block, s.facts.known)
-        case FlatLoops() | SheetRows() | Tiles() | ColumnStrips() | DeviceScan():
+        case FlatLoops() | SheetRows() | Tiles() | ColumnStrips() | DeviceScan() | ColumnFolds():
             return 0.0  # threads of all blocks share what there is
         case _:
             assert_never(s)
