@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
 from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref
 
 
-def joins(order: list[KernelNode], c: int) -> bool:
-    """Whether the iterations of a loop that all nests have need nothing of each other."""
+def joins(order: list[KernelNode], local: Set[KernelNode], c: int) -> bool:
+    """Whether the iterations of a loop that all nests have need nothing of each other.
+
+    What they fold, or have in local memory, is known in one of them alone. All else is computed
+    again wherever it is read, be it the piece of a concatenation or a neighbour.
+    """
+    own: set[KernelNode] = set()  # those that an iteration cannot compute for another one
     for node in order:
-        if isinstance(node.operation, (UpdateSlice, Concatenate)):
-            return False
-        if isinstance(node.operation, Folded) and node.classes is not None:
-            # A total is one number; others have a result for each iteration.
-            inside = max(node.result, default=-1) < 0 if node.total else c in node.result
-            if not inside:
-                return False
+        folds = isinstance(node.operation, Folded) and node.classes is not None
+        if folds and node.total == (c in node.result):
+            return False  # a total is one for all iterations, and others have one in each
+        chooses = isinstance(node.operation, (UpdateSlice, Concatenate))
         for ref in node.args:
-            below = None if ref.node is None else ref.node.classes
-            if below is not None and c in below and not _alike(node, ref, c):
+            if ref.node in own and (chooses or not _alike(node, ref, c)):
                 return False
+        if folds or node in local or any(ref.node in own for ref in node.args):
+            own.add(node)
     return True
 
 

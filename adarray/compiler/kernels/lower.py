@@ -94,11 +94,15 @@ class Lowering(Folds):
     wide : bool
         Whether the outer loop of few rows runs over what all nests have in common, too, and vector
         loops are the longest ones where others would leave most threads of a block nothing to do.
+    most : int
+        Iterations from which on an outer loop runs over no more loops.
 
     Attributes
     ----------
     narrow : bool
         Whether loops would be others if `wide`.
+    can_grow : bool
+        Whether the outer loop would run over more loops if `most` were more.
     """
 
     def __init__(
@@ -111,10 +115,13 @@ class Lowering(Folds):
         rows: bool = False,
         target: Target = CPU,
         wide: bool = False,
+        most: int = SHORT,
     ) -> None:
         self.order = order
         self.wide = wide
         self.narrow = False
+        self.most = most
+        self.can_grow = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -159,12 +166,16 @@ class Lowering(Folds):
         Otherwise they would be serial ones in each row, and threads wait for each other in every
         iteration. A single nest needs no such thing: see `spread`.
         """
-        while self._rows() < SHORT:
+        while True:
             nests = self._nests()
             common = frozenset.intersection(*nests)
             largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
-            c = next((c for c in largest if c in common and joins(self.order, c)), -1)
+            local = self.stages.local
+            c = next((c for c in largest if c in common and joins(self.order, local, c)), -1)
             if c < 0 or len(max(nests, key=len)) < 2:
+                return
+            if self._rows() >= self.most:
+                self.can_grow = True
                 return
             if not self.wide:
                 self.narrow = True
@@ -172,6 +183,11 @@ class Lowering(Folds):
             self.joined.append(c)
             self.joint |= {c}
             self.stages = self._stages(target)
+
+    def _in_order(self) -> list[int]:
+        """Return the classes of the outer loop, the last of which lies side by side in memory."""
+        largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
+        return sorted(self.joint, key=largest.index)
 
     def _rows(self) -> int:
         return math.prod(self.extents[c] for c in self.joint)
@@ -277,9 +293,10 @@ class Lowering(Folds):
             for c in self.joined:
                 count = Apply("int64", "multiply", (count, self.extent(c)))
             whole = name
-            for c in reversed(self.joined):
+            first_axis, *others = self._in_order()
+            for c in reversed(others):
                 whole = self._split(whole, c)
-            self.vars[self.outer] = whole
+            self.vars[first_axis] = whole
         self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")

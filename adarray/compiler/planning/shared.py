@@ -33,6 +33,7 @@ from adarray.compiler.kernels.nodes import (
 from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Sibling, one_loop
+from adarray.compiler.kernels.spread import SHORT as SPREAD
 from adarray.compiler.kernels.tables import is_table
 from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.schedule.gpu.choose import schedule_of
@@ -50,6 +51,8 @@ SHAPED: frozenset[type[Operation]] = frozenset({UpdateSlice, Concatenate, Gather
 # an integer of the kernel, and nothing else depends on it.
 PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota})
 
+# Iterations of an outer loop that runs over all that it can.
+ALL = 1 << 62
 # How many times as long threads must wait for each other by other loops: the model knows no more.
 GAIN = 2
 
@@ -85,17 +88,38 @@ class SharedKernels:
             return s.again(known)
         if outer >= 0 and in_blocks(order, outer, extents, self.target):
             order = with_copies(order, outer, extents)
-        lowering = Lowering(order, stored, outer, extents, target=self.target)
-        lowering.access = access
-        lowering.literal = self.literal if outer < 0 else 0
-        lowered = lowering.run()
-        if lowering.narrow and isinstance(self.target, GpuTarget):
-            other = Lowering(order, stored, outer, extents, target=self.target, wide=True)
-            other.access = access
-            wide = other.run()
-            if GAIN * _span(wide, self.target) < _span(lowered, self.target):
-                lowered = wide
-        return self._keep(key, s, lowered)
+        return self._keep(key, s, self._best(order, stored, outer, extents, access))
+
+    def _best(
+        self,
+        order: list[KernelNode],
+        stored: dict[KernelNode, ValueMemory],
+        outer: int,
+        extents: list[int],
+        access: str,
+    ) -> Lowered:
+        """Write the kernel with other loops, too, where there are any; return the quicker one."""
+
+        def write(wide: bool, most: int) -> tuple[Lowering, Lowered]:
+            lowering = Lowering(
+                order, stored, outer, extents, target=self.target, wide=wide, most=most
+            )
+            lowering.access = access
+            lowering.literal = self.literal if outer < 0 else 0
+            return lowering, lowering.run()
+
+        lowering, best = write(False, SPREAD)
+        if not isinstance(self.target, GpuTarget):
+            return best
+        time = _span(best, self.target) if lowering.narrow or lowering.can_grow else 0.0
+        tried = [(True, SPREAD)] * lowering.narrow + [(True, ALL)] * lowering.can_grow
+        for wide, most in tried:
+            lowering, other = write(wide, most)
+            if GAIN * (span := _span(other, self.target)) < time:
+                best, time = other, span
+            if lowering.can_grow and (True, ALL) not in tried:
+                tried.append((True, ALL))
+        return best
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:
         """Return the kernel that writes what references read to their regions, or adds it there."""

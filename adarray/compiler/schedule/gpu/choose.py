@@ -180,11 +180,11 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
         return 1
     if across(loop) and (facts.rows >= LINES or most <= 2 * WARP):
         return 1
-    if most <= 2 * WARP:
-        return min(power_of_two(most), WARP)
     side_by_side = 0 if facts.arrays or facts.sized else crossed(loop, facts.kernel)
     if side_by_side and facts.rows * side_by_side >= target.sms * SIDE_BY_SIDE:
         return 1 if facts.rows >= target.sms * target.threads_per_sm // 4 else side_by_side
+    if most <= 2 * WARP:
+        return min(power_of_two(most), WARP)
     group = max(WARP, power_of_two(most // ITERATIONS))
     # Few rows: more threads for each.
     while group < min(most, LARGEST) and facts.rows * group < target.sms * target.threads_per_sm:

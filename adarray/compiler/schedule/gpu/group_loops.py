@@ -10,6 +10,7 @@ from adarray.compiler.ir.affine import ZERO, at, slope, terms
 from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel, Let, Load, Store, walk
 from adarray.compiler.scalars.dtypes import SIZES
+from adarray.compiler.schedule.extents import count_of
 from adarray.compiler.schedule.gpu.loops import LONG, PACK, WARP, scattered, walks
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.scalars import ScalarChoices
@@ -27,6 +28,7 @@ from adarray.compiler.schedule.gpu.waits import Body
 from adarray.compiler.schedule.vectors import expressions, longest
 
 SHORT = 24  # statements of a loop that is printed once more, for operands off alignment
+AT_ONCE = 8  # iterations of short loops that a thread with a row of its own begins at once
 MANY = 1 << 20  # warps of a sheet, which are never told apart
 
 
@@ -64,7 +66,15 @@ class OwnWarp:
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Neighbouring threads make neighbouring iterations."""
+    """Neighbouring threads make neighbouring iterations.
+
+    Parameters
+    ----------
+    unroll : int
+        Iterations that a thread begins at once; 0 for as many as the compiler likes.
+    """
+
+    unroll: int = 0
 
 
 @dataclass(frozen=True)
@@ -215,7 +225,20 @@ class GroupLoops:
         if fetched is not None:
             return fetched
         width = self._width(s, moved, bool(resident))
-        return self._packs(s, moved, lets, width) if width > 1 else OneByOne()
+        return self._packs(s, moved, lets, width) if width > 1 else OneByOne(self._unroll(s))
+
+    def _unroll(self, s: For) -> int:
+        """Return how many iterations a thread with a row of its own begins at once.
+
+        It would wait for memory in each of them: nobody has a part of the row beside it.
+        """
+        if self.schedule.group > 1 or len(s.body) > LONG // 2:
+            return 0
+        most = AT_ONCE if len(s.body) <= SHORT else AT_ONCE // 2
+        count = count_of(s, self.schedule.facts.known) or most
+        while most > count:
+            most //= 2
+        return most if most > 1 else 0
 
     def _is_single(self, s: For) -> bool:
         """Whether a loop has one iteration, which a warp of its own makes."""
