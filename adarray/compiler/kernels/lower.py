@@ -300,8 +300,10 @@ class Lowering(Folds):
         self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
-        few = self.spread and not self.blocked and self._rows() < SHORT
-        scope.emit(self._spread(loop) if few else loop)
+        # What threads choose by an index, they choose once for all iterations of a serial loop.
+        chooses = any(isinstance(x.operation, (UpdateSlice, Concatenate)) for x in self.order)
+        spreads = self.spread and not self.blocked and (self._rows() < SHORT or not chooses)
+        scope.emit(self._spread(loop) if spreads else loop)
 
     def _spread(self, loop: For) -> For:
         """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""

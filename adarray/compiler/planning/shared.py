@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from adarray.compiler.ir.loopir import Local, statements
 from adarray.compiler.ir.primitives import (
     Concatenate,
     Constant,
@@ -53,7 +54,8 @@ PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota
 
 # Iterations of an outer loop that runs over all that it can.
 ALL = 1 << 62
-# How many times as long threads must wait for each other by other loops: the model knows no more.
+# How many times as long threads must wait for each other by other loops, if they share arrays in
+# both cases, or in neither: the model knows no more.
 GAIN = 2
 
 
@@ -115,7 +117,8 @@ class SharedKernels:
         tried = [(True, SPREAD)] * lowering.narrow + [(True, ALL)] * lowering.can_grow
         for wide, most in tried:
             lowering, other = write(wide, most)
-            if GAIN * (span := _span(other, self.target)) < time:
+            span = _span(other, self.target)
+            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) < time:
                 best, time = other, span
             if lowering.can_grow and (True, ALL) not in tried:
                 tried.append((True, ALL))
@@ -207,6 +210,11 @@ class KnownKernel(NamedTuple):
     places: tuple[int, ...]
     far: tuple[int, ...]
     tables: tuple[int, ...]
+
+
+def _has_arrays(lowered: Lowered) -> bool:
+    """Whether threads meet at arrays that they share, rather than have what they need."""
+    return any(isinstance(s, Local) and s.size is not None for s in statements(lowered.kernel.body))
 
 
 def _span(lowered: Lowered, target: GpuTarget) -> float:

@@ -10,7 +10,6 @@ from adarray.compiler.ir.affine import ZERO, at, slope, terms
 from adarray.compiler.ir.identity import IdentitySet
 from adarray.compiler.ir.loopir import Expr, Fold, For, Kernel, Let, Load, Store, walk
 from adarray.compiler.scalars.dtypes import SIZES
-from adarray.compiler.schedule.extents import count_of
 from adarray.compiler.schedule.gpu.loops import LONG, PACK, WARP, scattered, walks
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
 from adarray.compiler.schedule.gpu.scalars import ScalarChoices
@@ -28,7 +27,6 @@ from adarray.compiler.schedule.gpu.waits import Body
 from adarray.compiler.schedule.vectors import expressions, longest
 
 SHORT = 24  # statements of a loop that is printed once more, for operands off alignment
-AT_ONCE = 8  # iterations of short loops that a thread with a row of its own begins at once
 MANY = 1 << 20  # warps of a sheet, which are never told apart
 
 
@@ -224,21 +222,17 @@ class GroupLoops:
         fetched = self._fetched(s, moved)
         if fetched is not None:
             return fetched
-        width = self._width(s, moved, bool(resident))
+        one_by_one = isinstance(schedule, RowsByWarp) and schedule.at_once
+        width = 1 if one_by_one else self._width(s, moved, bool(resident))
         return self._packs(s, moved, lets, width) if width > 1 else OneByOne(self._unroll(s))
 
     def _unroll(self, s: For) -> int:
-        """Return how many iterations a thread with a row of its own begins at once.
-
-        It would wait for memory in each of them: nobody has a part of the row beside it.
-        """
-        if self.schedule.group > 1 or len(s.body) > LONG // 2:
+        """Return how many iterations a thread begins at once: it would wait in each of them."""
+        schedule = self.schedule
+        if not isinstance(schedule, RowsByWarp) or len(s.body) > LONG // 2:
             return 0
-        most = AT_ONCE if len(s.body) <= SHORT else AT_ONCE // 2
-        count = count_of(s, self.schedule.facts.known) or most
-        while most > count:
-            most //= 2
-        return most if most > 1 else 0
+        at_once = schedule.at_once if len(s.body) <= SHORT else schedule.at_once // 2
+        return at_once if at_once > 1 else 0
 
     def _is_single(self, s: For) -> bool:
         """Whether a loop has one iteration, which a warp of its own makes."""
