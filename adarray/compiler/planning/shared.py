@@ -118,7 +118,7 @@ class SharedKernels:
         for wide, most in tried:
             lowering, other = write(wide, most)
             span = _span(other, self.target)
-            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) < time:
+            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) <= time:
                 best, time = other, span
             if lowering.can_grow and (True, ALL) not in tried:
                 tried.append((True, ALL))

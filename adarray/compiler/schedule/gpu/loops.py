@@ -95,8 +95,8 @@ def index_parts(kernel: Kernel) -> frozenset[Expr]:
     iteration: neither the sign nor a divisor of zero has to be looked at.
     """
     parts: set[Expr] = set()
-    for loop in kernel.body:
-        if not isinstance(loop, For) or loop.kind != "parallel":
+    for loop in statements(kernel.body):
+        if not isinstance(loop, For) or loop.kind == "serial" or loop.start != ZERO:
             continue
         indices = {loop.var}
         quotients: dict[Expr, Expr] = {}
