@@ -20,6 +20,7 @@ from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import rows
 from adarray.compiler.planning import shared
 from adarray.compiler.planning.planner import plan
+from adarray.compiler.rewrite import sum_stages
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
 from adarray.compiler.schedule.gpu.schedules import RowsByWarp, Schedule
@@ -97,6 +98,7 @@ def test_folds_are_those_of_numpy(
         monkeypatch.setattr(rows, "SIDE_BY_SIDE", 64)
         monkeypatch.setattr(shared, "SPREAD", 16)
         monkeypatch.setattr(shared, "GAIN", 0)
+        monkeypatch.setattr(sum_stages, "LARGE", 64)
     cases = [planned(BATCH * batch + k, SMALL) for k in range(BATCH)]
     compiled = Compiled([p for _, p in cases], tmp_path)
     for r, p in cases:
@@ -119,10 +121,10 @@ def few_long_rows(x: Any, y: Any, w: Any) -> Any:
     return np.mean(np.tanh((x - y) * w) ** 2)
 
 
-def schedules(f: Callable[..., Any], *arguments: Any) -> list[Schedule]:
-    """Return the schedules of a function and its gradient by its arrays of floats."""
+def schedules(f: Callable[..., Any], *arguments: Any, derives: bool = True) -> list[Schedule]:
+    """Return the schedules of a function, and of its gradient by its arrays of floats."""
     varied = tuple(i for i, x in enumerate(arguments) if x.dtype.kind == "f")
-    r = recorded(adarray.value_and_grad(f, argnums=varied), *arguments)
+    r = recorded(adarray.value_and_grad(f, argnums=varied) if derives else f, *arguments)
     steps = [s for s in plan(r.program, target=GPU).steps if isinstance(s, KernelStep)]
     chosen = [
         schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU) for s in steps
@@ -155,3 +157,17 @@ def test_blocks_share_few_long_rows() -> None:
     (s,) = schedules(few_long_rows, zeros(6, n), zeros(n), zeros(6, 1))
     assert s.facts.rows * s.block > GPU.sms * 32
     assert span_of(s, launch_of(s, GPU), GPU) < 1.5e-5
+
+
+def broadcast(x: Any, w: Any, k: Any) -> Any:
+    return np.tanh(np.maximum(x, w) * (k + 1))
+
+
+def test_short_last_axes_are_one_loop_with_those_before_them() -> None:
+    """Though operands are broadcast along either, and folded over one of them afterwards."""
+    x, w, k = zeros(9000, 50, 6), zeros(50, 1), np.zeros((9000, 1, 6), np.int16)
+    (mapped,) = schedules(broadcast, x, w, k, derives=False)
+    assert mapped.facts.inner == [300]
+    f = schedules(lambda x, w, k: np.sum(broadcast(x, w, k) ** 2), x, w, k)
+    assert all(s.facts.inner == [300] for s in f if s.facts.rows == 9000)
+    assert any(s.facts.rows == 9000 for s in f)
