@@ -343,6 +343,9 @@ def computable(value: Value) -> bool:
 
 # Iterations of a group's outer loop on a GPU, if another axis has many more.
 LEAST = 64
+# Rows that leave most of a GPU idle if a block takes each, and elements from which on they are so
+# long that this takes more time than the kernels of a fold of all rows and of what follows it.
+FEW_ROWS, LONG_ROW = 32, 1 << 18
 # Elements that a GPU moves while it begins another kernel.
 LAUNCH = 1 << 18
 
@@ -413,6 +416,8 @@ def outer_axis(
     if best in summed and others and value.size > min(TOTAL, elements(shape) // 16):
         return widest
     few, many = shape[best] < 8, 64 * shape[best]
+    if along and reach[axes[-1]] == 1 and _has_long_rows(shape, axes[-1], folds | set(summed)):
+        return axes[-1]
     if along:
         # Not the last axis, which folds are over more often than not; nor one along which
         # everything large lies side by side.
@@ -424,6 +429,15 @@ def outer_axis(
     elif summed or not others:
         return best
     return widest if few and shape[widest] >= many else best
+
+
+def _has_long_rows(shape: Shape, last: int, folds: frozenset[int]) -> bool:
+    """Whether there are few rows that something folds, and so long that blocks are to share them.
+
+    Each is folded by one block otherwise, and most of a GPU has nothing to do.
+    """
+    few = 1 < elements(shape) // shape[last] <= FEW_ROWS
+    return few and last in folds and shape[last] >= LONG_ROW
 
 
 def _strides(maps: Maps, strides: Shape, ndim: int) -> Shape:

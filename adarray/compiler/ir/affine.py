@@ -38,7 +38,7 @@ def times(a: Expr, b: Expr) -> Expr:
     return a if b == ONE else Apply("int64", "multiply", (a, b))
 
 
-def slope(expr: Expr, var: str, lets: Mapping[str, Expr]) -> Slope:
+def slope(expr: Expr, var: str, lets: Mapping[str, Expr], usually: bool = False) -> Slope:
     """Return what `expr` grows by from one iteration of the loop over `var` to the next.
 
     Parameters
@@ -47,6 +47,9 @@ def slope(expr: Expr, var: str, lets: Mapping[str, Expr]) -> Slope:
     var : str
     lets : mapping
         Values of the names that are bound inside the loop.
+    usually : bool
+        Whether what holds for most iterations is wanted: a choice such as that of an index which
+        wraps around at the ends of an axis grows like the operand that grows.
 
     Returns
     -------
@@ -71,7 +74,7 @@ def slope(expr: Expr, var: str, lets: Mapping[str, Expr]) -> Slope:
             stack.append((e, True))
             stack += [(b, False) for b in below]
         else:
-            done[id(e)] = _one(e, var, [done[id(b)] for b in below])
+            done[id(e)] = _one(e, var, [done[id(b)] for b in below], usually)
     return done[id(expr)]
 
 
@@ -86,13 +89,18 @@ def _below(e: Expr, var: str, lets: Mapping[str, Expr]) -> tuple[Expr, ...]:
     return ()
 
 
-def _one(e: Expr, var: str, below: list[Slope]) -> Slope:
+def _one(e: Expr, var: str, below: list[Slope], usually: bool) -> Slope:
     """Return the slope of `e` from those of the expressions below it."""
     if isinstance(e, Var):
         return ONE if e.name == var else below[0] if below else ZERO
     if all(s == ZERO for s in below):
         return ZERO
-    if not isinstance(e, Apply) or e.dtype != "int64" or any(s is None for s in below):
+    if not isinstance(e, Apply) or e.dtype != "int64":
+        return None
+    if usually and e.name == "where":
+        grows = {s for s in below[1:] if s != ZERO}
+        return ZERO if not grows else grows.pop() if len(grows) == 1 else None
+    if any(s is None for s in below):
         return None
     return _combined(e, [s for s in below if s is not None])
 

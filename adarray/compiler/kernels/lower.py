@@ -36,7 +36,7 @@ from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.breaks import borders
 from adarray.compiler.kernels.folds import Folds
-from adarray.compiler.kernels.joint import joins
+from adarray.compiler.kernels.joint import flattens, joins
 from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, ValueMemory
 from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import NOTHING, Affine, LoopScope, combine
@@ -94,11 +94,15 @@ class Lowering(Folds):
     wide : bool
         Whether the outer loop of few rows runs over what all nests have in common, too, and vector
         loops are the longest ones where others would leave most threads of a block nothing to do.
+    most : int
+        Iterations from which on an outer loop runs over no more loops.
 
     Attributes
     ----------
     narrow : bool
         Whether loops would be others if `wide`.
+    can_grow : bool
+        Whether the outer loop would run over more loops if `most` were more.
     """
 
     def __init__(
@@ -111,10 +115,13 @@ class Lowering(Folds):
         rows: bool = False,
         target: Target = CPU,
         wide: bool = False,
+        most: int = SHORT,
     ) -> None:
         self.order = order
         self.wide = wide
         self.narrow = False
+        self.most = most
+        self.can_grow = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -159,12 +166,16 @@ class Lowering(Folds):
         Otherwise they would be serial ones in each row, and threads wait for each other in every
         iteration. A single nest needs no such thing: see `spread`.
         """
-        while self._rows() < SHORT:
+        while True:
             nests = self._nests()
             common = frozenset.intersection(*nests)
             largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
-            c = next((c for c in largest if c in common and joins(self.order, c)), -1)
+            local = self.stages.local
+            c = next((c for c in largest if c in common and joins(self.order, local, c)), -1)
             if c < 0 or len(max(nests, key=len)) < 2:
+                return
+            if self._rows() >= self.most:
+                self.can_grow = True
                 return
             if not self.wide:
                 self.narrow = True
@@ -172,6 +183,11 @@ class Lowering(Folds):
             self.joined.append(c)
             self.joint |= {c}
             self.stages = self._stages(target)
+
+    def _in_order(self) -> list[int]:
+        """Return the classes of the outer loop, the last of which lies side by side in memory."""
+        largest: tuple[int, ...] = max((n.classes or () for n in self.order), key=len)
+        return sorted(self.joint, key=largest.index)
 
     def _rows(self) -> int:
         return math.prod(self.extents[c] for c in self.joint)
@@ -277,14 +293,17 @@ class Lowering(Folds):
             for c in self.joined:
                 count = Apply("int64", "multiply", (count, self.extent(c)))
             whole = name
-            for c in reversed(self.joined):
+            first_axis, *others = self._in_order()
+            for c in reversed(others):
                 whole = self._split(whole, c)
-            self.vars[self.outer] = whole
+            self.vars[first_axis] = whole
         self.write_iteration()
         body = scope.close()
         loop = For(name, integer(0), count, body, "parallel")
-        few = self.spread and not self.blocked and self._rows() < SHORT
-        scope.emit(self._spread(loop) if few else loop)
+        # What threads choose by an index, they choose once for all iterations of a serial loop.
+        chooses = any(isinstance(x.operation, (UpdateSlice, Concatenate)) for x in self.order)
+        spreads = self.spread and not self.blocked and (self._rows() < SHORT or not chooses)
+        scope.emit(self._spread(loop) if spreads else loop)
 
     def _spread(self, loop: For) -> For:
         """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""
@@ -292,23 +311,28 @@ class Lowering(Folds):
         self.narrow |= not self.wide and flat.var != wide.var
         return wide if self.wide else flat
 
-    def _split(self, name: str, c: int) -> str:
+    def _split(self, name: str, c: int, depth: int = 1) -> str:
         """Bind the index of the last of the loops that are one to a name; return the others'."""
-        scope, n = self.scope, self.extent(c)
+        scope = self.scope
+        n = integer(self.extents[c]) if depth > 1 else self.extent(c)
         flat, last = scope.range[name][1], self.extents[c] - 1
         whole, _ = scope.let(
-            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1
+            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), depth
         )
         before = Apply("int64", "multiply", (whole, n))
-        own, _ = scope.let(("own", c), Apply("int64", "subtract", (Var("int64", name), before)), 1)
+        own, _ = scope.let(
+            ("own", c), Apply("int64", "subtract", (Var("int64", name), before)), depth
+        )
         for index, high in ((whole, (flat + 1) // (last + 1) - 1), (own, last)):
             assert isinstance(index, Var)
-            scope.depth[index.name] = 1
+            scope.depth[index.name] = depth
             scope.range[index.name] = (0, high)
-            scope.levels[1].names.append(index.name)
+            scope.levels[depth].names.append(index.name)
         assert isinstance(whole, Var)
         assert isinstance(own, Var)
         self.vars[c] = own.name
+        if depth > 1:
+            scope.parts[whole.name, own.name] = name, last + 1
         return whole.name
 
     def _block_size(self) -> int:
@@ -434,7 +458,10 @@ class Lowering(Folds):
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
         """Write a loop nest."""
-        loops = self._loops(nest, works)
+        flat = self._flattened(nest, works)
+        loops = [c for c in self._loops(nest, works) if c not in flat[:-1]]
+        if flat:
+            loops = [*(c for c in loops if c != flat[-1]), flat[-1]]
         vector = loops[-1]
         folds = [w.node for w in works if w.what == "fold"]
         for node in folds:
@@ -449,12 +476,30 @@ class Lowering(Folds):
             depth = self.scope.here
             self.vars[c] = self.scope.index_name("k", 0, max(0, self.extents[c] - 1), depth)
             opened.append(c)
-        self._innermost(vector, works, folds)
+        self._innermost(vector, works, folds, flat)
         for c in reversed(opened):
             body = self.scope.close()
             self.scope.emit(For(self.vars.pop(c), integer(0), self.extent(c), body, "serial"))
         for w in works:
             self._finish(w.node)
+
+    def _flattened(self, nest: frozenset[int], works: list[NestWork]) -> list[int]:
+        """Return the innermost loops of a nest that are one vector loop on a GPU, in order.
+
+        Few threads would share the last one where it is short, and go through the others in turn.
+        Operands that are broadcast along some of them keep these from becoming one axis; threads
+        take the index apart for those.
+        """
+        if not self.spread or self.blocked or self.outer < 0 or len(nest) < 2:
+            return []
+        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
+        order = [c for c in largest.classes or () if c in nest]
+        flat: list[int] = []
+        while order and (not flat or math.prod(self.extents[c] for c in flat) < WIDE):
+            if not flattens(self.order, [w.node for w in works], [order[-1], *flat], self.extents):
+                break
+            flat.insert(0, order.pop())
+        return flat if len(flat) > 1 else []
 
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
@@ -466,8 +511,13 @@ class Lowering(Folds):
         elif isinstance(memory, ValueMemory) and node in self.stages.local:
             self.values.done[node] = (self.values.buffer(memory), memory.strides)
 
-    def _innermost(self, vector: int, works: list[NestWork], folds: list[KernelNode]) -> None:
-        """Write the vector loop of a nest, in parts where regions begin and end."""
+    def _innermost(
+        self, vector: int, works: list[NestWork], folds: list[KernelNode], flat: list[int]
+    ) -> None:
+        """Write the vector loop of a nest, in parts where regions begin and end.
+
+        It runs over all loops of `flat`, if there are any, and is one part.
+        """
         scope, v = self.scope, self.values
         partial: dict[KernelNode, str] = {}
         for node in folds:
@@ -476,21 +526,28 @@ class Lowering(Folds):
                 if name:
                     partial[node] = name
         v.bad = ""
-        for low, high in self._segments(vector, works):
+        count = math.prod(self.extents[c] for c in flat or [vector])
+        for low, high in [(0, count)] if flat else self._segments(vector, works):
             scope.open()
             v.vector_depth = scope.here
-            self.vars[vector] = scope.index_name("j", low, high - 1, scope.here)
+            name = whole = scope.index_name("j", low, high - 1, scope.here)
+            for c in reversed(flat[1:]):
+                whole = self._split(whole, c, scope.here)
+            self.vars[flat[0] if flat else vector] = whole
             for w in works:
-                if self._end(w.node, vector) < high:
+                if not flat and self._end(w.node, vector) < high:
                     continue
                 if w.what == "fold":
                     self._fold(w.node, self._index(w.node), partial)
                 else:
                     self._keep(w, self._result_index(w.node))
-            name = self.vars.pop(vector)
+            for c in flat or [vector]:
+                del self.vars[c]
             body = scope.close()
             v.vector_depth = -1
-            start, stop = self._range(vector, low, high)
+            start, stop = (
+                (integer(0), self._product(flat)) if flat else self._range(vector, low, high)
+            )
             scope.emit(For(name, start, stop, body, "vector"))
         if v.bad:
             scope.emit(If(Var("bool", v.bad), (Fail(1),)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adarray.compiler.fusion.fuse import LONG_ROW
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.nodes import KernelNode
 
@@ -22,7 +23,8 @@ def in_blocks(
         return True
     if max(extents[c] for c in inner) < target.short:
         return True
-    if target.along and extents[outer] < SIDE_BY_SIDE:
+    sized = any(n.total and any(c >= 0 for c in n.result) for n in order)
+    if target.along and extents[outer] < (LONG_ROW if sized else SIDE_BY_SIDE):
         return False  # few blocks: few threads
     across = 0
     for node in order:

@@ -62,6 +62,8 @@ class LoopScope:
         # Smallest and largest value of each index name.
         self.range: dict[str, tuple[int, int]] = {}
         self.ints: dict[tuple[str, int], str] = {}
+        # Of the quotient and the rest of an index by a number: that index, and the number.
+        self.parts: dict[tuple[str, str], tuple[str, int]] = {}
         self.count = 0
 
     # -- levels ---------------------------------------------------------------------------
@@ -139,6 +141,7 @@ class LoopScope:
 
     def index(self, a: Affine, role: str = "at") -> tuple[Expr, int]:
         """Return an index as an expression, its parts named where they are known."""
+        a = self._whole(a)
         expr: Expr | None = self.number(role, a.const) if a.const else None
         if not a.terms:
             return expr or integer(0), 0
@@ -158,6 +161,16 @@ class LoopScope:
                 expr = (hit or self.let(key, expr, depth))[0]
         assert expr is not None
         return expr, depths[-1]
+
+    def _whole(self, a: Affine) -> Affine:
+        """Return an index with those put together whose parts it holds as they were taken apart."""
+        for (quotient, rest), (name, n) in reversed(self.parts.items()):
+            terms = dict(a.terms)
+            step = terms.get(rest, 0)
+            if step and terms.get(quotient, 0) == step * n:
+                del terms[quotient], terms[rest]
+                a = Affine(a.const, tuple(sorted({**terms, name: step}.items())))
+        return a
 
     def _plus(self, expr: Expr | None, name: str, coef: int) -> Expr:
         term: Expr = Var("int64", name)

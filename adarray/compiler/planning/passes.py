@@ -23,6 +23,7 @@ from adarray.compiler.rewrite.pair_sides import pair_sides
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
+from adarray.compiler.rewrite.sum_stages import sums_in_stages
 
 # In this order; ADARRAY_CHECK verifies the program after each.
 TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
@@ -31,6 +32,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("fourier_calls", fourier_calls),
     ("long_scans", long_scans),
     ("few_places", few_places),
+    ("sums_in_stages", sums_in_stages),
     ("stacked", stacked),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),

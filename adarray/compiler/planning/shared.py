@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from adarray.compiler.ir.loopir import Local, statements
 from adarray.compiler.ir.primitives import (
     Concatenate,
     Constant,
@@ -33,6 +34,7 @@ from adarray.compiler.kernels.nodes import (
 from adarray.compiler.kernels.rows import in_blocks
 from adarray.compiler.kernels.scope import LITERAL
 from adarray.compiler.kernels.siblings import Sibling, one_loop
+from adarray.compiler.kernels.spread import SHORT as SPREAD
 from adarray.compiler.kernels.tables import is_table
 from adarray.compiler.kernels.values import Stored, WrittenRows
 from adarray.compiler.schedule.gpu.choose import schedule_of
@@ -50,7 +52,10 @@ SHAPED: frozenset[type[Operation]] = frozenset({UpdateSlice, Concatenate, Gather
 # an integer of the kernel, and nothing else depends on it.
 PLAIN: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant, Iota})
 
-# How many times as long threads must wait for each other by other loops: the model knows no more.
+# Iterations of an outer loop that runs over all that it can.
+ALL = 1 << 62
+# How many times as long threads must wait for each other by other loops, if they share arrays in
+# both cases, or in neither: the model knows no more.
 GAIN = 2
 
 
@@ -85,17 +90,39 @@ class SharedKernels:
             return s.again(known)
         if outer >= 0 and in_blocks(order, outer, extents, self.target):
             order = with_copies(order, outer, extents)
-        lowering = Lowering(order, stored, outer, extents, target=self.target)
-        lowering.access = access
-        lowering.literal = self.literal if outer < 0 else 0
-        lowered = lowering.run()
-        if lowering.narrow and isinstance(self.target, GpuTarget):
-            other = Lowering(order, stored, outer, extents, target=self.target, wide=True)
-            other.access = access
-            wide = other.run()
-            if GAIN * _span(wide, self.target) < _span(lowered, self.target):
-                lowered = wide
-        return self._keep(key, s, lowered)
+        return self._keep(key, s, self._best(order, stored, outer, extents, access))
+
+    def _best(
+        self,
+        order: list[KernelNode],
+        stored: dict[KernelNode, ValueMemory],
+        outer: int,
+        extents: list[int],
+        access: str,
+    ) -> Lowered:
+        """Write the kernel with other loops, too, where there are any; return the quicker one."""
+
+        def write(wide: bool, most: int) -> tuple[Lowering, Lowered]:
+            lowering = Lowering(
+                order, stored, outer, extents, target=self.target, wide=wide, most=most
+            )
+            lowering.access = access
+            lowering.literal = self.literal if outer < 0 else 0
+            return lowering, lowering.run()
+
+        lowering, best = write(False, SPREAD)
+        if not isinstance(self.target, GpuTarget):
+            return best
+        time = _span(best, self.target) if lowering.narrow or lowering.can_grow else 0.0
+        tried = [(True, SPREAD)] * lowering.narrow + [(True, ALL)] * lowering.can_grow
+        for wide, most in tried:
+            lowering, other = write(wide, most)
+            span = _span(other, self.target)
+            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) <= time:
+                best, time = other, span
+            if lowering.can_grow and (True, ALL) not in tried:
+                tried.append((True, ALL))
+        return best
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:
         """Return the kernel that writes what references read to their regions, or adds it there."""
@@ -183,6 +210,11 @@ class KnownKernel(NamedTuple):
     places: tuple[int, ...]
     far: tuple[int, ...]
     tables: tuple[int, ...]
+
+
+def _has_arrays(lowered: Lowered) -> bool:
+    """Whether threads meet at arrays that they share, rather than have what they need."""
+    return any(isinstance(s, Local) and s.size is not None for s in statements(lowered.kernel.body))
 
 
 def _span(lowered: Lowered, target: GpuTarget) -> float:

@@ -113,14 +113,14 @@ class SharedLoops:
             case Packs():
                 self._singles(t, *packs(p, t, sharing))
             case OneByOne():
-                self._singles(t, "0", "0")
+                self._singles(t, "0", "0", sharing.unroll)
             case FirstThread():
                 raise AssertionError("one thread makes all iterations")
             case _:
                 assert_never(sharing)
         return f"lane < {t.stop} - {t.first}"
 
-    def _singles(self, t: LoopText, head: str, count: str) -> None:
+    def _singles(self, t: LoopText, head: str, count: str, unroll: int = 0) -> None:
         """Print the loop over the iterations before and after the packs."""
         p, (lo, hi) = self.p, (t.first, t.stop)
         k, v, scope = p.fresh("k"), p.fresh("v"), TextScope()
@@ -136,6 +136,8 @@ class SharedLoops:
         at_ = k if count == "0" else f"({k} < {head} ? {k} : {k} + {count})"
         scope.lines.append(f"const {p.counter} {v} = {at_};")
         scope.lines += alone(p, t, v)
+        if unroll:
+            p.line(f"#pragma unroll {unroll}")
         p.braced(f"for ({p.counter} {k} = lane; {k} < {hi} - {lo} - {count}; {k} += span)", scope)
 
     def _first_thread(self, s: For, lo: str, hi: str) -> None:

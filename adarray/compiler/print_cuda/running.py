@@ -38,6 +38,8 @@ def serial(p: CudaPrinter, s: For) -> None:
     p.scopes.pop()
     if s in p.outline.streaming:  # several loads at once
         p.line("#pragma unroll 16")
+    elif s in p.outline.begun:
+        p.line(f"#pragma unroll {p.outline.begun[s]}")
     p.braced(f"for (int64_t {v} = {start}; {v} < {stop}; {v}++)", scope)
 
 

@@ -122,6 +122,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
         "fourier_calls",
         "long_scans",
         "few_places",
+        "sums_in_stages",
         "stacked",
         "short_axes",
         "read_in_whole",

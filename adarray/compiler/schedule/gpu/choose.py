@@ -70,6 +70,8 @@ MARCHING = 128  # threads of a block whose warps march: one for each scheduler
 # Folds and values of a loop from which on threads of larger blocks have too few registers for them.
 FOLDS, VALUES = 8, 128
 FEWEST = 128  # threads of a block that takes rows; smaller ones do not fill an SM
+AT_ONCE = 8  # iterations that a thread begins together, at most
+EACH = 1  # iterations of a short vector loop, for each thread
 ITERATIONS = 16  # of a long vector loop, for each thread
 PARTS = 256  # bytes of array totals of blocks that each thread of one block folds
 WORD = 4  # bytes that a thread of a sheet with array totals moves at a time
@@ -191,11 +193,26 @@ def _rows(facts: KernelFacts, loop: For, target: GpuTarget) -> Schedule:
             group, block = 1, max(WARP, min(BLOCK, power_of_two(facts.rows // target.sms)))
         each = group > 1 and all(n is not None and n <= group for n in facts.inner)
         shared = placed(facts, block, group, target.shared_memory)
-        schedule = RowsByWarp(facts, block, facts.fits_int32, group, shared, one_each=each)
+        at_once = 0 if each else _at_once(facts, group)
+        schedule = RowsByWarp(
+            facts, block, facts.fits_int32, group, shared, one_each=each, at_once=at_once
+        )
     schedule = _shared_rows(facts, target) or schedule
     if not isinstance(schedule, RowsByWarp):
         schedule = replace(schedule, single=_single(facts))
     return replace(schedule, far=_is_far(schedule, target))
+
+
+def _at_once(facts: KernelFacts, group: int) -> int:
+    """Return how many iterations of a short row each of its threads begins at once.
+
+    It would wait for memory in each of them. So does a thread with a row of its own, however long
+    that is: nobody takes packs beside it.
+    """
+    most = -(-(facts.longest_inner or 1) // group)
+    if most == 1 or (group > 1 and most * group > 2 * WARP):
+        return 0
+    return min(AT_ONCE, power_of_two(most + 1) // 2)
 
 
 def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
@@ -205,11 +222,11 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
         return 1
     if across(loop) and (facts.rows >= LINES or most <= 2 * WARP):
         return 1
-    if most <= 2 * WARP:
-        return min(power_of_two(most), WARP)
     side_by_side = 0 if facts.arrays or facts.sized else crossed(loop, facts.kernel)
     if side_by_side and facts.rows * side_by_side >= target.sms * SIDE_BY_SIDE:
         return 1 if facts.rows >= target.sms * target.threads_per_sm // 4 else side_by_side
+    if most <= 2 * WARP:
+        return min(power_of_two(-(-most // EACH)), WARP)
     group = max(WARP, power_of_two(most // ITERATIONS))
     # Few rows: more threads for each.
     while group < min(most, LARGEST) and facts.rows * group < target.sms * target.threads_per_sm:

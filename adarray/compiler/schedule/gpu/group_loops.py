@@ -64,7 +64,15 @@ class OwnWarp:
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Neighbouring threads make neighbouring iterations."""
+    """Neighbouring threads make neighbouring iterations.
+
+    Parameters
+    ----------
+    unroll : int
+        Iterations that a thread begins at once; 0 for as many as the compiler likes.
+    """
+
+    unroll: int = 0
 
 
 @dataclass(frozen=True)
@@ -214,8 +222,17 @@ class GroupLoops:
         fetched = self._fetched(s, moved)
         if fetched is not None:
             return fetched
-        width = self._width(s, moved, bool(resident))
-        return self._packs(s, moved, lets, width) if width > 1 else OneByOne()
+        one_by_one = isinstance(schedule, RowsByWarp) and schedule.at_once
+        width = 1 if one_by_one else self._width(s, moved, bool(resident))
+        return self._packs(s, moved, lets, width) if width > 1 else OneByOne(self._unroll(s))
+
+    def _unroll(self, s: For) -> int:
+        """Return how many iterations a thread begins at once: it would wait in each of them."""
+        schedule = self.schedule
+        if not isinstance(schedule, RowsByWarp) or len(s.body) > LONG // 2:
+            return 0
+        at_once = schedule.at_once if len(s.body) <= SHORT else schedule.at_once // 2
+        return at_once if at_once > 1 else 0
 
     def _is_single(self, s: For) -> bool:
         """Whether a loop has one iteration, which a warp of its own makes."""

@@ -95,8 +95,8 @@ def index_parts(kernel: Kernel) -> frozenset[Expr]:
     iteration: neither the sign nor a divisor of zero has to be looked at.
     """
     parts: set[Expr] = set()
-    for loop in kernel.body:
-        if not isinstance(loop, For) or loop.kind != "parallel":
+    for loop in statements(kernel.body):
+        if not isinstance(loop, For) or loop.kind == "serial" or loop.start != ZERO:
             continue
         indices = {loop.var}
         quotients: dict[Expr, Expr] = {}
@@ -181,10 +181,11 @@ def crossed(loop: For, kernel: Kernel) -> int:
             if isinstance(s, Store):
                 places.append((s.buffer, s.index))
             for buffer, index in places:
-                step = slope(index, inner.var, lets)
-                if buffer not in dtypes or step == ZERO:
-                    continue
-                if step == ONE or slope(index, along, lets) != ONE:
+                step = slope(index, inner.var, lets, usually=True)
+                between = slope(index, along, lets, usually=True)
+                if buffer not in dtypes or ZERO in (step, between):
+                    continue  # one for the row, or the same for its neighbours
+                if step == ONE or between != ONE:
                     return 0
                 most = max(most, SIZES[dtypes[buffer]])
     return WARP * most // SECTOR

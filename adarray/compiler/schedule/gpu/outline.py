@@ -30,7 +30,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.schedule.gpu.choose import LARGEST, MARCHING
-from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops
+from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops, OneEach
 from adarray.compiler.schedule.gpu.loops import homes, running
 from adarray.compiler.schedule.gpu.memory import has_arrays, is_merged, merge_bytes, shared_names
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
@@ -141,6 +141,9 @@ class Outline:
         Serial loops that store what they have folded so far, which threads share.
     streaming : IdentitySet of For
         Other such loops, which one thread runs: several loads at once.
+    begun : IdentityMap of For to int
+        Other serial loops whose iterations need nothing of each other: how many of them a thread
+        begins at once.
     waits : IdentitySet of statements
         Statements before which threads of a group wait for each other.
     totals : tuple of TotalPart
@@ -170,6 +173,7 @@ class Outline:
     strips: IdentityMap[For, StripLoop]
     running: IdentityMap[For, tuple[Fold, Store]]
     streaming: IdentitySet[For]
+    begun: IdentityMap[For, int]
     waits: IdentitySet[Stmt]
     totals: tuple[TotalPart, ...]
     joint: bool
@@ -258,10 +262,12 @@ class _Outliner:
         )
         by_rows = isinstance(schedule, RowsByWarp | RowsByBlock | SharedRows | RegisterRows)
         running_, streaming = self._running(body)
+        waits_ = self._waits(body, parts)
+        loops = self._loops(body, memory, scalars)
         return Outline(
             schedule, kernel, body, self.rows, memory, scalars, is_careful,
-            self._loops(body, memory, scalars), self._strips(body), running_, streaming,
-            self._waits(body, parts), parts,
+            loops, self._strips(body), running_, streaming, self._begun(body, loops, waits_),
+            waits_, parts,
             joint=by_rows and not far and any(p.is_merged for p in parts), far=far,
             separate=separate, unroll=self._unroll(body), lanes=self._lanes(body),
             resident=self._resident(is_careful),
@@ -370,6 +376,30 @@ class _Outliner:
         if self._has_groups():
             return parts, IdentitySet()
         return IdentityMap(), IdentitySet(parts)
+
+    def _begun(
+        self, body: Body, loops: IdentityMap[For, GroupLoop], waits_: IdentitySet[Stmt]
+    ) -> IdentityMap[For, int]:
+        """Return the serial loops of which threads begin several iterations at once.
+
+        They would wait for memory in each of them. In those of long vector loops, and in those
+        where threads meet, that is so anyway.
+        """
+        if not isinstance(self.schedule, RowsByWarp | RowsByBlock):
+            return IdentityMap()
+        begun: IdentityMap[For, int] = IdentityMap()
+        for s in statements(body):
+            if not isinstance(s, For) or s.kind != "serial" or running(s) is not None:
+                continue
+            inside = list(statements(s.body))
+            vectors = [x for x in inside if isinstance(x, For) and x.kind == "vector"]
+            if len(inside) > UNROLLED or any(x in waits_ for x in inside) or not vectors:
+                continue
+            if len(vectors) == sum(isinstance(x, For) for x in inside) and all(
+                isinstance(loops[x].sharing, OneEach) and not loops[x].accumulators for x in vectors
+            ):
+                begun[s] = 8 if 2 * len(inside) <= UNROLLED else 4
+        return begun
 
     def _has_groups(self) -> bool:
         """Whether threads of a group share rows, and wait for each other."""

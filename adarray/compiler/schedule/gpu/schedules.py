@@ -93,12 +93,15 @@ class RowsByWarp(Blocks):
         Whether a kernel of its own adds up the array totals of blocks, rather than the last block.
     one_each : bool
         Whether no vector loop of a row has more iterations than threads share it.
+    at_once : int
+        Iterations that a thread of a short row begins at once, one by one; 0 for long rows.
     """
 
     threads: int
     shared: frozenset[str] = frozenset()
     far: bool = False
     one_each: bool = False
+    at_once: int = 0
 
     @property
     def group(self) -> int:

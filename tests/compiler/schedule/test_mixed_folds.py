@@ -1,0 +1,173 @@
+"""Random programs of folds over any axes, with operands that are broadcast, of several dtypes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from recorded import Recorded, close, recorded
+
+import adarray
+from adarray.compiler.fusion import fuse
+from adarray.compiler.ir.plan import KernelStep, Plan
+from adarray.compiler.ir.target import GPU
+from adarray.compiler.kernels import rows
+from adarray.compiler.planning import shared
+from adarray.compiler.planning.planner import plan
+from adarray.compiler.rewrite import sum_stages
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.schedules import RowsByWarp, Schedule
+from adarray.compiler.schedule.gpu.span import span_of
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+LENGTHS = (1, 2, 3, 5, 6, 8, 13, 32, 37)
+
+
+def shape_of(rng: random.Random) -> tuple[int, ...]:
+    """Return lengths of two to four axes, of at most some thousand elements."""
+    while True:
+        shape = tuple(rng.choice(LENGTHS) for _ in range(rng.choice((2, 3, 3, 4))))
+        if 100 <= np.prod(shape) <= 6000:
+            return shape
+
+
+def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray], int]:
+    """Return a function, its arguments, and how many of them are differentiated."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    shape = shape_of(rng)
+
+    def part() -> tuple[int, ...]:
+        return tuple(n if rng.random() < 0.5 else 1 for n in shape)
+
+    floats = [numbers.normal(size=s).astype(np.float32) for s in (shape, part(), part())]
+    count = numbers.integers(-3, 4, part()).astype(rng.choice((np.int16, np.int32)))
+    axes = [tuple(sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape) - 1))))
+            for _ in range(3)]  # fmt: skip
+    kinds = [rng.choice(("column", "softmax", "centred", "roll", "mixed")) for _ in range(2)]
+    fold = rng.choice((np.sum, np.mean, np.max, np.min))
+
+    def f(x: Any, w: Any, v: Any, k: Any) -> Any:
+        a = np.tanh((x - v) * w)
+        for kind, over in zip(kinds, axes, strict=False):
+            if kind == "mixed":
+                a = a * (k + 1) * 0.4
+            elif kind == "softmax":
+                e = np.exp(a - np.max(a, axis=over, keepdims=True))
+                a = e / np.sum(e, axis=over, keepdims=True)
+            elif kind == "centred":
+                a = a - np.log(np.mean(np.exp(a), axis=over, keepdims=True))
+            elif kind == "roll":
+                a = a + 0.1 * np.tanh(np.roll(a, 1, over[0]) - 2.0 * a + np.roll(a, -1, over[0]))
+            else:
+                a = a + fold(a, axis=over, keepdims=True) * v
+        b = fold(a, axis=axes[-1])
+        return np.sum(b * b) + np.mean(a * x)
+
+    return f, [*floats, count], len(floats)
+
+
+def planned(seed: int, target: Any) -> tuple[Recorded, Plan]:
+    """Return the recorded run of a program with its gradient, and its plan."""
+    f, arguments, varied = program(seed)
+    r = recorded(adarray.value_and_grad(f, argnums=tuple(range(varied))), *arguments)
+    return r, plan(r.program, target=target)
+
+
+BATCH = 12
+
+
+@emulated
+@pytest.mark.parametrize(
+    "batch", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 6))]
+)
+@pytest.mark.parametrize("limits", ["small", "usual"])
+def test_folds_are_those_of_numpy(
+    batch: int, limits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With small limits, these arrays pass those of schedules, and all loops grow that can."""
+    if limits == "small":
+        monkeypatch.setattr(fuse, "LONG_ROW", 16)
+        monkeypatch.setattr(rows, "LONG_ROW", 16)
+        monkeypatch.setattr(rows, "SIDE_BY_SIDE", 64)
+        monkeypatch.setattr(shared, "SPREAD", 16)
+        monkeypatch.setattr(shared, "GAIN", 0)
+        monkeypatch.setattr(sum_stages, "LARGE", 64)
+    cases = [planned(BATCH * batch + k, SMALL) for k in range(BATCH)]
+    compiled = Compiled([p for _, p in cases], tmp_path)
+    for r, p in cases:
+        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(got, r.leaves, strict=True):
+            close(one, expected, 2e-4)
+
+
+def column_maximum(x: Any, k: Any) -> Any:
+    return np.mean(np.max(x * (k + 1) * 0.4, axis=0) ** 2)
+
+
+def column_softmax(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=0, keepdims=True))
+    a = np.tanh(e / np.sum(e, axis=0, keepdims=True))
+    return np.sum((a + 0.1 * np.roll(a, 1, axis=2)) ** 2)
+
+
+def few_long_rows(x: Any, y: Any, w: Any) -> Any:
+    return np.mean(np.tanh((x - y) * w) ** 2)
+
+
+def schedules(f: Callable[..., Any], *arguments: Any, derives: bool = True) -> list[Schedule]:
+    """Return the schedules of a function, and of its gradient by its arrays of floats."""
+    varied = tuple(i for i, x in enumerate(arguments) if x.dtype.kind == "f")
+    r = recorded(adarray.value_and_grad(f, argnums=varied) if derives else f, *arguments)
+    steps = [s for s in plan(r.program, target=GPU).steps if isinstance(s, KernelStep)]
+    chosen = [
+        schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU) for s in steps
+    ]
+    return [s for s in chosen if s.facts.parallel is not None]
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("f", "arguments"),
+    [
+        (column_maximum, (zeros(8, 9, 3000, 32), np.zeros((8, 1, 3000, 1), np.int16))),
+        (column_softmax, (zeros(12, 1024, 100),)),
+    ],
+)
+def test_short_columns_side_by_side_have_a_thread_each(f: Any, arguments: Any) -> None:
+    """Whatever is between them, and though neighbours wrap around."""
+    chosen = schedules(f, *arguments)
+    columns = arguments[0].size // arguments[0].shape[0]
+    folding = [s for s in chosen if isinstance(s, RowsByWarp)]
+    assert folding
+    assert all((s.group, s.facts.rows) == (1, columns) for s in folding)
+
+
+def test_blocks_share_few_long_rows() -> None:
+    n = 1 << 19
+    (s,) = schedules(few_long_rows, zeros(6, n), zeros(n), zeros(6, 1))
+    assert s.facts.rows * s.block > GPU.sms * 32
+    assert span_of(s, launch_of(s, GPU), GPU) < 1.5e-5
+
+
+def broadcast(x: Any, w: Any, k: Any) -> Any:
+    return np.tanh(np.maximum(x, w) * (k + 1))
+
+
+def test_short_last_axes_are_one_loop_with_those_before_them() -> None:
+    """Though operands are broadcast along either, and folded over one of them afterwards."""
+    x, w, k = zeros(9000, 50, 6), zeros(50, 1), np.zeros((9000, 1, 6), np.int16)
+    (mapped,) = schedules(broadcast, x, w, k, derives=False)
+    assert mapped.facts.inner == [300]
+    f = schedules(lambda x, w, k: np.sum(broadcast(x, w, k) ** 2), x, w, k)
+    assert all(s.facts.inner == [300] for s in f if s.facts.rows == 9000)
+    assert any(s.facts.rows == 9000 for s in f)
