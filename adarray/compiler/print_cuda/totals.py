@@ -18,6 +18,7 @@ from adarray.compiler.print_c.values import TextScope
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import STORED
+from adarray.compiler.schedule.gpu.loops import WARP
 from adarray.compiler.schedule.gpu.outline import TotalPart
 
 
@@ -93,6 +94,10 @@ class Totals:
         """Print what combines totals."""
         outline = self.p.outline
         together = []
+        numbers = [part.total for part in outline.totals if part.where == "number"]
+        if len(numbers) > 1 and not outline.joint:
+            self._end_numbers(numbers)
+            numbers = []
         for part in outline.totals:
             if part.is_merged:
                 self._end_sized(part)
@@ -100,7 +105,7 @@ class Totals:
             elif part.where == "number" and outline.joint:
                 self._end_part(part.total)
                 together.append(part)
-            elif part.where == "number":
+            elif part.total in numbers:
                 self._end_number(part.total)
         if any(part.is_merged for part in together) and not outline.far:
             self._merge_blocks(together)
@@ -164,6 +169,34 @@ class Totals:
             f"{p.memory[t.out]}, {p.combiner(t.combine, t.dtype)});"
         )
 
+    def _end_numbers(self, totals: list[Total]) -> None:
+        """Print what combines several numbers of all blocks.
+
+        Threads wait for each other as often as for one: a warp combines each of what the warps
+        have, and in the last block each of what the blocks have.
+        """
+        p, warps = self.p, self.p.schedule.block // WARP
+        p.line(f"__shared__ double totals_[{len(totals) * warps}];")
+        p.line("const unsigned blocks_ = gridDim.x * gridDim.y;")
+        own: list[list[str]] = [[] for _ in range(min(warps, len(totals)))]
+        last: list[list[str]] = [[] for _ in own]
+        for k, t in enumerate(totals):
+            kind, combine = STORED[t.dtype], p.combiner(t.combine, t.dtype)
+            parts, room = self._parts_of(t), f"({kind} *)(totals_ + {k * warps})"
+            p.line(f"adarray_leave({p.changing[t.name]}, {room}, {combine});")
+            own[k % len(own)].append(f"adarray_leave_block<{warps}>({room}, {parts}, {combine});")
+            neutral = f"({kind}){functions.neutral(t.combine, t.dtype)}"
+            last[k % len(own)].append(
+                f"adarray_merge_number({parts}, blocks_, {neutral}, {p.memory[t.out]}, {combine});"
+            )
+        p.line("__syncthreads();")
+        for line in _by_warps(own):
+            p.line(line)
+        lines = TextScope()
+        lines.lines += _by_warps(last)
+        count = f"(unsigned *)scratch + {p.outline.memory.places[totals[0]]}"
+        p.braced(f"if (adarray_is_last({count}, blocks_))", lines)
+
     def _merge_blocks(self, parts: list[TotalPart]) -> None:
         """Print what combines the parts of blocks: the last of them does it."""
         p, f, lines = self.p, self.p.schedule, TextScope()
@@ -200,3 +233,8 @@ class Totals:
                 f"{p.index(t.size)}, {neutral}, {p.memory[t.out]}, "
                 f"{p.combiner(t.combine, t.dtype)});"
             )
+
+
+def _by_warps(calls: list[list[str]]) -> list[str]:
+    """Return the text in which each warp of a block makes some calls."""
+    return [f"if (threadIdx.x / {WARP} == {w}) {{ {' '.join(c)} }}" for w, c in enumerate(calls)]
