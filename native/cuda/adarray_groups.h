@@ -271,13 +271,13 @@ template <class T, class F>
 ADARRAY_IN void adarray_merge_number(const T *parts, unsigned blocks, T neutral, T *out, F f)
 {
     T sum = neutral;
-    for (unsigned k = threadIdx.x % 32; k < blocks; k += 8 * 32) {
-        T some[8]; /* loaded side by side */
+    for (unsigned k = threadIdx.x % 32; k < blocks; k += 16 * 32) {
+        T some[16]; /* loaded side by side */
 #pragma unroll
-        for (int u = 0; u < 8; u++)
+        for (int u = 0; u < 16; u++)
             some[u] = k + u * 32 < blocks ? adarray_load_past(parts + k + u * 32) : neutral;
 #pragma unroll
-        for (int u = 0; u < 8; u++) sum = k + u * 32 < blocks ? f(sum, some[u]) : sum;
+        for (int u = 0; u < 16; u++) sum = k + u * 32 < blocks ? f(sum, some[u]) : sum;
     }
     sum = adarray_together<32>(sum, (T *)nullptr, f);
     if (threadIdx.x % 32 == 0) out[0] = sum;

@@ -18,6 +18,7 @@ from adarray.compiler.print_c.values import TextScope
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import STORED
+from adarray.compiler.schedule.gpu.launch import FEW_NUMBERS
 from adarray.compiler.schedule.gpu.loops import WARP
 from adarray.compiler.schedule.gpu.outline import TotalPart
 
@@ -173,27 +174,31 @@ class Totals:
         """Print what combines several numbers of all blocks.
 
         Threads wait for each other as often as for one: a warp combines each of what the warps
-        have, and in the last block each of what the blocks have.
+        have, and in the last block, if these are many, each of what the blocks have.
         """
-        p, warps = self.p, self.p.schedule.block // WARP
+        p, block = self.p, self.p.schedule.block
+        warps = block // WARP
         p.line(f"__shared__ double totals_[{len(totals) * warps}];")
         p.line("const unsigned blocks_ = gridDim.x * gridDim.y;")
         own: list[list[str]] = [[] for _ in range(min(warps, len(totals)))]
         last: list[list[str]] = [[] for _ in own]
+        few = len(totals) <= FEW_NUMBERS
         for k, t in enumerate(totals):
             kind, combine = STORED[t.dtype], p.combiner(t.combine, t.dtype)
             parts, room = self._parts_of(t), f"({kind} *)(totals_ + {k * warps})"
             p.line(f"adarray_leave({p.changing[t.name]}, {room}, {combine});")
             own[k % len(own)].append(f"adarray_leave_block<{warps}>({room}, {parts}, {combine});")
-            neutral = f"({kind}){functions.neutral(t.combine, t.dtype)}"
+            neutral, out = functions.neutral(t.combine, t.dtype), p.memory[t.out]
+            name = f"adarray_merge_numbers<{block}>" if few else "adarray_merge_number"
+            place = f"({kind} *)room_, {out}" if few else out
             last[k % len(own)].append(
-                f"adarray_merge_number({parts}, blocks_, {neutral}, {p.memory[t.out]}, {combine});"
+                f"{name}({parts}, blocks_, ({kind}){neutral}, {place}, {combine});"
             )
         p.line("__syncthreads();")
         for line in _by_warps(own):
             p.line(line)
         lines = TextScope()
-        lines.lines += _by_warps(last)
+        lines.lines += [text for calls in last for text in calls] if few else _by_warps(last)
         count = f"(unsigned *)scratch + {p.outline.memory.places[totals[0]]}"
         p.braced(f"if (adarray_is_last({count}, blocks_))", lines)
 
