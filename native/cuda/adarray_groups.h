@@ -256,6 +256,33 @@ ADARRAY_IN bool adarray_is_last(unsigned *count, unsigned blocks)
     return last;
 }
 
+/* Combine what the N warps of a block have left in `room`, and leave it in `parts`, where each
+ * block has an element. A warp calls. */
+template <int N, class T, class F>
+ADARRAY_IN void adarray_leave_block(const T *room, T *parts, F f)
+{
+    const T x = adarray_of_warps<N>(room, f);
+    if (threadIdx.x % 32 == 0) parts[blockIdx.y * gridDim.x + blockIdx.x] = x;
+}
+
+/* Fold what blocks have left in `parts` into out[0], in an order that never changes. A warp of the
+ * last block calls. */
+template <class T, class F>
+ADARRAY_IN void adarray_merge_number(const T *parts, unsigned blocks, T neutral, T *out, F f)
+{
+    T sum = neutral;
+    for (unsigned k = threadIdx.x % 32; k < blocks; k += 16 * 32) {
+        T some[16]; /* loaded side by side */
+#pragma unroll
+        for (int u = 0; u < 16; u++)
+            some[u] = k + u * 32 < blocks ? adarray_load_past(parts + k + u * 32) : neutral;
+#pragma unroll
+        for (int u = 0; u < 16; u++) sum = k + u * 32 < blocks ? f(sum, some[u]) : sum;
+    }
+    sum = adarray_together<32>(sum, (T *)nullptr, f);
+    if (threadIdx.x % 32 == 0) out[0] = sum;
+}
+
 /* Fold columns `first` up to `end` of `rows` rows that blocks have left in memory: threads share
  * out columns, then rows. `room` has an element for each thread. */
 template <int B, class T, class F>

@@ -76,6 +76,7 @@ class Division:
         part.members = members
         part.classes = {m: whole.classes[m] for m in members}
         part.depth = {m: whole.depth[m] for m in members}
+        part.chains = {m: whole.chains[m] for m in members}
         part.extents, part.parents = list(whole.extents), list(whole.parents)
         part.united = whole.united
         part.totals = set(members) & whole.totals

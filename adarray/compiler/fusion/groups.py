@@ -23,6 +23,9 @@ from adarray.compiler.ir.uses import Uses, domain, folded
 MEMBERS, STREAMS = 500, 24
 # Regions and pieces inside each other.
 DEPTH = 3
+# Regions that are written into one array one after the other, for threads of a GPU. Each looks at
+# the same element of that: it is one more choice, and not twice as many.
+CHAIN = 64
 # Times in a row that what is computed from others' neighbours is read at neighbouring places, by
 # threads that compute it again at each: more often, and that is most of what they do.
 AGAIN = 2
@@ -58,8 +61,9 @@ class Group:
     """
 
     __slots__ = (
-        "again", "before", "classes", "dead", "depth", "extents", "hints", "index", "kind",
-        "library", "members", "outer", "parents", "places", "shape", "streams", "totals", "united",
+        "again", "before", "chains", "classes", "dead", "depth", "extents", "hints", "index",
+        "kind", "library", "members", "outer", "parents", "places", "shape", "streams", "totals",
+        "united",
     )  # fmt: skip
 
     def __init__(self, index: int, kind: GroupKind) -> None:
@@ -69,6 +73,7 @@ class Group:
         self.members: list[Value] = []
         self.classes: dict[Value, Classes] = {}
         self.depth: dict[Value, int] = {}
+        self.chains: dict[Value, int] = {}
         self.again: dict[Value, int] = {}
         self.extents: list[int] = []
         self.parents: list[int] = []
@@ -141,6 +146,7 @@ class AxisAssignment:
         self.bounded = bounded
         self.apart = threads and sum(n != 1 for n in domain(value)) > 2
         self.again = 0
+        self.chain = 0
         self.group = group
         self.value = value
         self.shape = domain(value)
@@ -179,10 +185,10 @@ class AxisAssignment:
         self._by_shape()
         if not small and g.outer not in self.classes:
             return self.refuse("they run over different outer axes")
+        self.depth, self.chain = self._depth()
         if not small and self._too_many_streams():
             return self.refuse("the kernel reads as many arrays as a kernel may read")
-        self.depth = self._depth()
-        if self.depth > DEPTH:
+        if self.depth > DEPTH or self.chain > CHAIN:
             return self.refuse("too many regions lie inside each other")
         if folded(self.value) and not self._fits():
             return self.refuse("the fold over the outer axis is too large for every thread")
@@ -193,20 +199,30 @@ class AxisAssignment:
                 self.classes[a] = self._any_class(n, small)
         return True
 
-    def _depth(self) -> int:
-        """Return how many regions and pieces lie inside each other, in one loop nest."""
+    def _depth(self) -> tuple[int, int]:
+        """Return how many regions and pieces lie inside each other, in one loop nest.
+
+        Beside it, how many are written into one array: for threads of a GPU those lie side by side.
+        """
         if folded(self.value):
-            return 0
-        below = 0
-        for use in self.inside:
-            deeper = self.group.depth[use.root]
-            if deeper > below and use.maps is not None:
-                for m, n in zip(use.maps, use.root.shape, strict=True):
-                    if n != 1 and aligned(m, n, self.shape) < 0:
-                        break
-                else:
-                    below = deeper
-        return below + (isinstance(self.value.primitive, (UpdateSlice, Concatenate, ScatterND)))
+            return 0, 0
+        below = chain = 0
+        update = self.value.primitive
+        beside = isinstance(update, UpdateSlice) and self.threads
+        for k, use in enumerate(self.uses):
+            if not self.group.has(use.root) or use.maps is None:
+                continue
+            if any(
+                n != 1 and aligned(m, n, self.shape) < 0
+                for m, n in zip(use.maps, use.root.shape, strict=True)
+            ):
+                continue
+            longest = self.group.chains[use.root]
+            on_base = beside and k == 0 and longest > 0
+            below = max(below, self.group.depth[use.root] - on_base)
+            chain = max(chain, longest)
+        region = isinstance(update, (UpdateSlice, Concatenate, ScatterND))
+        return below + region, (chain + 1 if beside else 0) if region else chain
 
     def _again(self) -> int:
         """Return how often in a row members are read at other places than where it is computed."""
@@ -223,7 +239,8 @@ class AxisAssignment:
 
     def _too_many_streams(self) -> bool:
         new = {u.root for u in self.outside}
-        return bool(new) and len(self.group.streams | new) > STREAMS
+        # Each region of a chain reads what is written there, and nothing later does.
+        return bool(new) and len(self.group.streams | new) > STREAMS + self.chain
 
     def _fits(self) -> bool:
         axes = folded(self.value)
@@ -330,6 +347,7 @@ class AxisAssignment:
             g.shape = self.shape
         g.members.append(value)
         g.depth[value] = self.depth
+        g.chains[value] = self.chain
         g.again[value] = self.again
         g.classes[value] = tuple(self.classes)
         if g.outer >= 0 and any(self.classes[a] == g.outer for a in folded(value)):

@@ -9,8 +9,9 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.primitives import Map
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import GpuTarget
@@ -37,11 +38,34 @@ def operations_once(order: Iterable[KernelNode]) -> float:
 
 def operations_in_place(order: list[KernelNode]) -> float:
     """Return the operations of nodes that are computed again at each place where they are read."""
+    return float(sum(_cost(n) * math.prod(n.shape) * len(at) for n, at in _places(order)))
+
+
+def readings_in_place(order: list[KernelNode]) -> dict[Value, int]:
+    """Return at how many places nodes that are computed again read each array per element."""
+    read: dict[Value, set[AffineIndex | None]] = {}
+    for node, places in _places(order):
+        for ref in node.args:
+            if ref.memory is None:
+                continue
+            known = read.setdefault(ref.memory.value, set())
+            for place in places if len(known) < MOST else ():
+                known.add(ref.at and _moved(ref.at, place))
+    return {value: len(at) for value, at in read.items()}
+
+
+def _moved(at: AffineIndex, place: tuple[int, ...]) -> AffineIndex:
+    """Return what is read at a place that lies so far from where it is computed otherwise."""
+    shifts = sum(coef * place[axis] for axis, coef in at.terms if axis < len(place))
+    return at._replace(const=at.const + shifts)
+
+
+def _places(order: list[KernelNode]) -> Iterator[tuple[KernelNode, set[tuple[int, ...]]]]:
+    """Yield nodes, last ones first, and the places at which others read each of them."""
     places: dict[KernelNode, set[tuple[int, ...]]] = {}
-    total = 0.0
     for node in reversed(order):
         at = places.get(node) or {()}
-        total += _cost(node) * math.prod(node.shape) * len(at)
+        yield node, at
         for ref in node.args:
             if ref.node is None or ref.maps is None:
                 continue
@@ -54,7 +78,6 @@ def operations_in_place(order: list[KernelNode]) -> float:
                     if same
                     else tuple(shifts)
                 )
-    return total
 
 
 def _cost(node: KernelNode) -> int:

@@ -24,11 +24,14 @@ from adarray.compiler.ir.primitives import Concatenate, Map, Primitive, ProgramI
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import domain, op_cost
 from adarray.compiler.kernels.nodes import Nodes
+from adarray.compiler.planning.predicted import readings_in_place
 
 # A value that costs at most so much is recomputed rather than read from memory.
 CHEAP = 8
 # The same, where one array that is read anyway gives it.
 LOCAL = 24
+# What costs so much is recomputed however much is.
+SLIGHT = 4
 # What a kernel recomputes at most per element, where it asks for values in memory again and again.
 BUDGET = 32
 # Times that a value is read from which on it is stored if it is not cheap.
@@ -110,7 +113,7 @@ class Recompute:
         mine = [v for v in read if self._local(v, group) and not self._repeated(v, largest)]
         if not mine:
             return False
-        readings = self._readings(nodes)
+        readings = readings_in_place(nodes.order) if self.fusion.along else self._readings(nodes)
         have = set(read)
         chains = {
             v: self._ancestors(v, LOCAL // readings.get(v, 1))
@@ -129,10 +132,12 @@ class Recompute:
             for a, way in chains[v]:
                 read_anyway = a in have or a in self.requested or a in self.likely
                 cost = sum(map(op_cost, way)) * readings.get(v, 1)
-                if self.likely and self.spent[group.index] + cost > BUDGET:
+                # An array less to read and to write is worth some operations in any case.
+                dear = cost if cost > SLIGHT else 0
+                if self.likely and self.spent[group.index] + dear > BUDGET:
                     break
                 if a is None or read_anyway or count[a] > 1:
-                    self.spent[group.index] += cost
+                    self.spent[group.index] += dear
                     self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break

@@ -18,6 +18,8 @@ from adarray.compiler.print_c.values import TextScope
 from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import STORED
+from adarray.compiler.schedule.gpu.launch import FEW_NUMBERS
+from adarray.compiler.schedule.gpu.loops import WARP
 from adarray.compiler.schedule.gpu.outline import TotalPart
 from adarray.compiler.schedule.gpu.schedules import ColumnFolds
 
@@ -94,6 +96,10 @@ class Totals:
         """Print what combines totals."""
         outline = self.p.outline
         together = []
+        numbers = [part.total for part in outline.totals if part.where == "number"]
+        if len(numbers) > 1 and not outline.joint:
+            self._end_numbers(numbers)
+            numbers = []
         for part in outline.totals:
             if part.is_merged:
                 self._end_sized(part)
@@ -101,7 +107,7 @@ class Totals:
             elif part.where == "number" and outline.joint:
                 self._end_part(part.total)
                 together.append(part)
-            elif part.where == "number":
+            elif part.total in numbers:
                 self._end_number(part.total)
         if any(part.is_merged for part in together) and not outline.far:
             self._merge_blocks(together)
@@ -178,6 +184,38 @@ class Totals:
             f"{p.memory[t.out]}, {p.combiner(t.combine, t.dtype)});"
         )
 
+    def _end_numbers(self, totals: list[Total]) -> None:
+        """Print what combines several numbers of all blocks.
+
+        Threads wait for each other as often as for one: a warp combines each of what the warps
+        have, and in the last block, if these are many, each of what the blocks have.
+        """
+        p, block = self.p, self.p.schedule.block
+        warps = block // WARP
+        p.line(f"__shared__ double totals_[{len(totals) * warps}];")
+        p.line("const unsigned blocks_ = gridDim.x * gridDim.y;")
+        own: list[list[str]] = [[] for _ in range(min(warps, len(totals)))]
+        last: list[list[str]] = [[] for _ in own]
+        few = len(totals) <= FEW_NUMBERS
+        for k, t in enumerate(totals):
+            kind, combine = STORED[t.dtype], p.combiner(t.combine, t.dtype)
+            parts, room = self._parts_of(t), f"({kind} *)(totals_ + {k * warps})"
+            p.line(f"adarray_leave({p.changing[t.name]}, {room}, {combine});")
+            own[k % len(own)].append(f"adarray_leave_block<{warps}>({room}, {parts}, {combine});")
+            neutral, out = functions.neutral(t.combine, t.dtype), p.memory[t.out]
+            name = f"adarray_merge_numbers<{block}>" if few else "adarray_merge_number"
+            place = f"({kind} *)room_, {out}" if few else out
+            last[k % len(own)].append(
+                f"{name}({parts}, blocks_, ({kind}){neutral}, {place}, {combine});"
+            )
+        p.line("__syncthreads();")
+        for line in _by_warps(own):
+            p.line(line)
+        lines = TextScope()
+        lines.lines += [text for calls in last for text in calls] if few else _by_warps(last)
+        count = f"(unsigned *)scratch + {p.outline.memory.places[totals[0]]}"
+        p.braced(f"if (adarray_is_last({count}, blocks_))", lines)
+
     def _merge_blocks(self, parts: list[TotalPart]) -> None:
         """Print what combines the parts of blocks: the last of them does it."""
         p, f, lines = self.p, self.p.schedule, TextScope()
@@ -217,3 +255,8 @@ class Totals:
                 f"{p.index(t.size)}, {neutral}, {p.memory[t.out]}, "
                 f"{p.combiner(t.combine, t.dtype)});"
             )
+
+
+def _by_warps(calls: list[list[str]]) -> list[str]:
+    """Return the text in which each warp of a block makes some calls."""
+    return [f"if (threadIdx.x / {WARP} == {w}) {{ {' '.join(c)} }}" for w, c in enumerate(calls)]

@@ -126,6 +126,7 @@ class Lines:
         rest.members = members
         rest.classes = {m: whole.classes[m] for m in members}
         rest.depth = {m: whole.depth[m] for m in members}
+        rest.chains = {m: whole.chains[m] for m in members}
         rest.again = {m: whole.again[m] for m in members}
         rest.extents, rest.parents = list(whole.extents), list(whole.parents)
         rest.united, rest.shape = whole.united, whole.shape

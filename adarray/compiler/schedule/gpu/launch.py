@@ -39,6 +39,9 @@ TALLER = 2048  # the same where such blocks fill the SMs
 ITEMS = 4  # neighbouring iterations of a running fold that a thread takes at a time
 TILES = 32  # blocks that compute tiles, for each SM
 GROUPS = 64  # most groups of an SM that have array totals of their own
+# Numbers of all blocks up to which the last block folds each by itself; of more, a warp each.
+FEW_NUMBERS = 4
+ENDS = 8  # most blocks for each SM where a warp folds what they have
 WAIT_LITTLE = 4  # blocks for each that resides: so that SMs end together
 WAIT_LESS = 8  # the same where no block has totals to combine
 
@@ -127,6 +130,13 @@ def _resident(s: Schedule, shared: int, target: GpuTarget) -> int:
     return max(1, min(target.threads_per_sm // s.block, target.shared_memory // max(shared, 1)))
 
 
+def _most_blocks(s: Schedule, waves: int, shared: int, target: GpuTarget) -> int:
+    """Return the most blocks of a launch, so many for each that resides; fewer with many totals."""
+    most = _resident(s, shared, target) * waves
+    numbers = sum(t.size is None for t in s.facts.kernel.totals)
+    return target.sms * (min(most, ENDS) if numbers > FEW_NUMBERS else most)
+
+
 def _over_rows(s: Schedule, resident: int, target: GpuTarget) -> int:
     """Return the blocks that share out rows, so many on each SM."""
     wanted = -(-s.facts.rows // (s.block // s.group))
@@ -138,9 +148,7 @@ def _flat(s: FlatLoops, target: GpuTarget) -> LaunchSizes:
     wanted = -(-max(map(facts.count, facts.tops), default=1) // (s.block * PACK))
     # Many waves, so that SMs end together; one block folds what all have summed.
     waves = WAIT_LITTLE if facts.kernel.totals else WAIT_LESS
-    return _launch(
-        s, max(1, min(wanted, target.sms * _resident(s, shared, target) * waves)), shared
-    )
+    return _launch(s, max(1, min(wanted, _most_blocks(s, waves, shared, target))), shared)
 
 
 def _scan(s: DeviceScan, target: GpuTarget) -> LaunchSizes:
@@ -156,7 +164,7 @@ def _rows(s: RowsByWarp | RowsByBlock, target: GpuTarget) -> LaunchSizes:
     if s.facts.sized:
         resident = max(1, min(resident, GROUPS * s.group // s.block))
     else:
-        resident *= WAIT_LITTLE
+        resident = _most_blocks(s, WAIT_LITTLE, shared, target) // target.sms
     return _launch(s, _over_rows(s, resident, target), shared)
 
 
@@ -186,7 +194,7 @@ def _sheet(s: SheetRows, target: GpuTarget) -> LaunchSizes:
         most = target.sms * SHEET_THREADS // (s.block * chunks)
         most = 1 if is_tall(chunks, facts.rows, target) else most
     elif facts.kernel.totals:  # one block folds what all have summed
-        most = target.sms * _resident(s, shared, target) * WAIT_LITTLE // chunks
+        most = _most_blocks(s, WAIT_LITTLE, shared, target) // chunks
     return _launch(s, max(1, min(wanted, most)), shared, chunks)
 
 

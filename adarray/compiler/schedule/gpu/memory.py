@@ -111,7 +111,8 @@ def near_bytes(facts: KernelFacts, shared: Set[str], groups: int) -> int:
 
 def fold_bytes(facts: KernelFacts) -> int:
     """Return more than the bytes of shared memory that a kernel's text declares: for folds."""
-    return 512 * max(2, 1 + facts.most_folds)
+    numbers = sum(t.size is None for t in facts.kernel.totals)
+    return 512 * max(2, 1 + facts.most_folds) + 256 * numbers
 
 
 def placed(
