@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.primitives import Concatenate, UpdateSlice
-from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, covers
 
 
 def joins(order: list[KernelNode], c: int) -> bool:
     """Whether the iterations of a loop that all nests have need nothing of each other."""
     for node in order:
-        if isinstance(node.operation, (UpdateSlice, Concatenate)):
-            return False
+        if _moves(node, c) and any(r.node is not None and r.node.classes for r in node.args):
+            return False  # a piece has other indices than the whole
         if isinstance(node.operation, Folded) and node.classes is not None:
-            # A total is one number; others have a result for each iteration.
-            inside = max(node.result, default=-1) < 0 if node.total else c in node.result
-            if not inside:
+            # Totals add up all iterations; others have a result for each.
+            if (c in node.result) == node.total:
                 return False
         for ref in node.args:
             below = None if ref.node is None else ref.node.classes
             if below is not None and c in below and not _alike(node, ref, c):
                 return False
     return True
+
+
+def _moves(node: KernelNode, c: int) -> bool:
+    """Whether a node has pieces that begin or end somewhere along the axis of a loop."""
+    if node.classes is None or c not in node.classes:
+        return isinstance(node.operation, (UpdateSlice, Concatenate))
+    axis = node.classes.index(c)
+    match node.operation:
+        case Concatenate() as p:
+            return p.axis == axis
+        case UpdateSlice() as p:
+            return not covers(node, p, axis)
+        case _:
+            return False
 
 
 def _alike(node: KernelNode, ref: Ref, c: int) -> bool:
