@@ -12,10 +12,10 @@ def joins(order: list[KernelNode], c: int) -> bool:
     for node in order:
         if _moves(node, c) and any(r.node is not None and r.node.classes for r in node.args):
             return False  # a piece has other indices than the whole
-        if isinstance(node.operation, Folded) and node.classes is not None:
-            # Totals add up all iterations; others have a result for each.
-            if (c in node.result) == node.total:
-                return False
+        # Totals add up all iterations; others have a result for each.
+        folds = isinstance(node.operation, Folded) and node.classes is not None
+        if folds and (c in node.result) == node.total:
+            return False
         for ref in node.args:
             below = None if ref.node is None else ref.node.classes
             if below is not None and c in below and not _alike(node, ref, c):
