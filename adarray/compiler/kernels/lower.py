@@ -94,11 +94,15 @@ class Lowering(Folds):
     wide : bool
         Whether the outer loop of few rows runs over what all nests have in common, too, and vector
         loops are the longest ones where others would leave most threads of a block nothing to do.
+    flat : bool
+        Whether the loops of a nest are one, which all threads of a row share.
 
     Attributes
     ----------
     narrow : bool
         Whether loops would be others if `wide`.
+    nested : bool
+        Whether loops would be others if `flat`.
     """
 
     def __init__(
@@ -111,10 +115,13 @@ class Lowering(Folds):
         rows: bool = False,
         target: Target = CPU,
         wide: bool = False,
+        flat: bool = False,
     ) -> None:
         self.order = order
         self.wide = wide
+        self.flat = flat
         self.narrow = False
+        self.nested = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -278,7 +285,7 @@ class Lowering(Folds):
                 count = Apply("int64", "multiply", (count, self.extent(c)))
             whole = name
             for c in reversed(self.joined):
-                whole = self._split(whole, c)
+                whole = self._split(whole, c, 1)
             self.vars[self.outer] = whole
         self.write_iteration()
         body = scope.close()
@@ -292,20 +299,21 @@ class Lowering(Folds):
         self.narrow |= not self.wide and flat.var != wide.var
         return wide if self.wide else flat
 
-    def _split(self, name: str, c: int) -> str:
+    def _split(self, name: str, c: int, depth: int) -> str:
         """Bind the index of the last of the loops that are one to a name; return the others'."""
         scope, n = self.scope, self.extent(c)
         flat, last = scope.range[name][1], self.extents[c] - 1
         whole, _ = scope.let(
-            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), 1
+            ("whole", c), Apply("int64", "floor_divide", (Var("int64", name), n)), depth
         )
         before = Apply("int64", "multiply", (whole, n))
-        own, _ = scope.let(("own", c), Apply("int64", "subtract", (Var("int64", name), before)), 1)
+        rest = Apply("int64", "subtract", (Var("int64", name), before))
+        own, _ = scope.let(("own", c), rest, depth)
         for index, high in ((whole, (flat + 1) // (last + 1) - 1), (own, last)):
             assert isinstance(index, Var)
-            scope.depth[index.name] = 1
+            scope.depth[index.name] = depth
             scope.range[index.name] = (0, high)
-            scope.levels[1].names.append(index.name)
+            scope.levels[depth].names.append(index.name)
         assert isinstance(whole, Var)
         assert isinstance(own, Var)
         self.vars[c] = own.name
@@ -399,9 +407,7 @@ class Lowering(Folds):
 
     def _loops(self, nest: frozenset[int], works: list[NestWork]) -> list[int]:
         """Return the loops of a nest, outermost first; the last one is the vector loop."""
-        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
-        order = [c for c in largest.classes or () if c in nest]
-        order += sorted(nest - set(order))
+        order = self._in_order(nest, works)
         if self.blocked:
             return [*(c for c in order if c != self.outer), self.outer]
         if len(order) == 1:
@@ -422,6 +428,13 @@ class Lowering(Folds):
             last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
 
+    @staticmethod
+    def _in_order(nest: frozenset[int], works: list[NestWork]) -> list[int]:
+        """Return the loops of a nest in the order of the axes of its largest arrays."""
+        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
+        order = [c for c in largest.classes or () if c in nest]
+        return order + sorted(nest - set(order))
+
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
         """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
         return (
@@ -434,6 +447,9 @@ class Lowering(Folds):
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
         """Write a loop nest."""
+        if self._flattens(nest, works):
+            self._flat_nest(self._in_order(nest, works), works)
+            return
         loops = self._loops(nest, works)
         vector = loops[-1]
         folds = [w.node for w in works if w.what == "fold"]
@@ -456,6 +472,51 @@ class Lowering(Folds):
         for w in works:
             self._finish(w.node)
 
+    def _flattens(self, nest: frozenset[int], works: list[NestWork]) -> bool:
+        """Whether a nest is one loop: of what is stored, and of folds of all its iterations.
+
+        Otherwise threads of a block wait for each other in every iteration of the outer loops.
+        """
+        if not self.spread or self.blocked or self.outer < 0 or len(nest) < 2:
+            return False
+        folds = [w.node for w in works if w.what == "fold"]
+        if not folds or any(w.what == "keep" for w in works):
+            return False
+        if any(self._end(w.node, c) != self.extents[c] for w in works for c in nest):
+            return False
+        if any(nest & set(node.result) for node in folds):
+            return False
+        self.nested = True
+        return self.flat
+
+    def _flat_nest(self, loops: list[int], works: list[NestWork]) -> None:
+        """Write a loop nest as one loop, whose iterations find their indices by division."""
+        scope, folds = self.scope, [w.node for w in works if w.what == "fold"]
+        for node in folds:
+            if not node.total:
+                self._declare_fold(node, loops[-1])
+        partial = self._partials(folds)
+        self.values.bad = ""
+        scope.open()
+        depth = self.values.vector_depth = scope.here
+        count = math.prod(self.extents[c] for c in loops)
+        name = whole = scope.index_name("j", 0, max(0, count - 1), depth)
+        for c in reversed(loops[1:]):
+            whole = self._split(whole, c, depth)
+        self.vars[loops[0]] = whole
+        for w in works:
+            self._iterate(w, partial)
+        for c in loops:
+            del self.vars[c]
+        body = scope.close()
+        self.values.vector_depth = -1
+        scope.emit(For(name, integer(0), self._product(loops), body, "vector"))
+        self._refuse()
+        for node in partial:
+            self._merge(node, partial[node])
+        for w in works:
+            self._finish(w.node)
+
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
         memory = self.stored.get(node)
@@ -469,12 +530,7 @@ class Lowering(Folds):
     def _innermost(self, vector: int, works: list[NestWork], folds: list[KernelNode]) -> None:
         """Write the vector loop of a nest, in parts where regions begin and end."""
         scope, v = self.scope, self.values
-        partial: dict[KernelNode, str] = {}
-        for node in folds:
-            if self._folds_over(node, vector):
-                name = self._partial(node)
-                if name:
-                    partial[node] = name
+        partial = self._partials([n for n in folds if self._folds_over(n, vector)])
         v.bad = ""
         for low, high in self._segments(vector, works):
             scope.open()
@@ -483,20 +539,31 @@ class Lowering(Folds):
             for w in works:
                 if self._end(w.node, vector) < high:
                     continue
-                if w.what == "fold":
-                    self._fold(w.node, self._index(w.node), partial)
-                else:
-                    self._keep(w, self._result_index(w.node))
+                self._iterate(w, partial)
             name = self.vars.pop(vector)
             body = scope.close()
             v.vector_depth = -1
             start, stop = self._range(vector, low, high)
             scope.emit(For(name, start, stop, body, "vector"))
-        if v.bad:
-            scope.emit(If(Var("bool", v.bad), (Fail(1),)))
-        for node in folds:
-            if node in partial:
-                self._merge(node, partial[node])
+        self._refuse()
+        for node in partial:
+            self._merge(node, partial[node])
+
+    def _partials(self, folds: list[KernelNode]) -> dict[KernelNode, str]:
+        """Declare the scalars that folds of a vector loop have."""
+        return {node: name for node in folds if (name := self._partial(node))}
+
+    def _iterate(self, work: NestWork, partial: dict[KernelNode, str]) -> None:
+        """Write what an iteration of a vector loop does with a node."""
+        if work.what == "fold":
+            self._fold(work.node, self._index(work.node), partial)
+        else:
+            self._keep(work, self._result_index(work.node))
+
+    def _refuse(self) -> None:
+        """Leave the kernel if an index was out of range."""
+        if self.values.bad:
+            self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
 
     def _keep(self, work: NestWork, index: Index) -> None:
         node = work.node

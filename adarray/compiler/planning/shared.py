@@ -89,12 +89,19 @@ class SharedKernels:
         lowering.access = access
         lowering.literal = self.literal if outer < 0 else 0
         lowered = lowering.run()
-        if lowering.narrow and isinstance(self.target, GpuTarget):
-            other = Lowering(order, stored, outer, extents, target=self.target, wide=True)
-            other.access = access
-            wide = other.run()
-            if GAIN * _span(wide, self.target) < _span(lowered, self.target):
-                lowered = wide
+        if isinstance(self.target, GpuTarget):
+            best = _span(lowered, self.target) if lowering.narrow or lowering.nested else 0.0
+            for wide, flat in ((True, False), (False, True), (True, True)):
+                if (wide and not lowering.narrow) or (flat and not lowering.nested) or not best:
+                    continue
+                other = Lowering(
+                    order, stored, outer, extents, target=self.target, wide=wide, flat=flat
+                )
+                other.access = access
+                attempt = other.run()
+                span = _span(attempt, self.target)
+                if GAIN * span < best:
+                    lowered, best = attempt, span
         return self._keep(key, s, lowered)
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:
