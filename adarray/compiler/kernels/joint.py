@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from adarray.compiler.ir.domains import AffineIndex
 from adarray.compiler.ir.primitives import Concatenate, Constant, Map, UpdateSlice, View
-from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref
+from adarray.compiler.kernels.nodes import Folded, KernelNode, Ref, covers
 
 
 def joins(order: list[KernelNode], local: Set[KernelNode], c: int) -> bool:
@@ -20,13 +20,27 @@ def joins(order: list[KernelNode], local: Set[KernelNode], c: int) -> bool:
         folds = isinstance(node.operation, Folded) and node.classes is not None
         if folds and node.total == (c in node.result):
             return False  # a total is one for all iterations, and others have one in each
-        chooses = isinstance(node.operation, (UpdateSlice, Concatenate))
+        moves = _moves(node, c)  # a piece has other indices than the whole
         for ref in node.args:
-            if ref.node in own and (chooses or not _alike(node, ref, c)):
+            if ref.node in own and (moves or not _alike(node, ref, c)):
                 return False
         if folds or node in local or any(ref.node in own for ref in node.args):
             own.add(node)
     return True
+
+
+def _moves(node: KernelNode, c: int) -> bool:
+    """Whether a node has pieces that begin or end somewhere along the axis of a loop."""
+    if node.classes is None or c not in node.classes:
+        return isinstance(node.operation, (UpdateSlice, Concatenate))
+    axis = node.classes.index(c)
+    match node.operation:
+        case Concatenate() as p:
+            return p.axis == axis
+        case UpdateSlice() as p:
+            return not covers(node, p, axis)
+        case _:
+            return False
 
 
 def _alike(node: KernelNode, ref: Ref, c: int) -> bool:

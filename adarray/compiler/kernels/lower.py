@@ -96,6 +96,8 @@ class Lowering(Folds):
         loops are the longest ones where others would leave most threads of a block nothing to do.
     most : int
         Iterations from which on an outer loop runs over no more loops.
+    flat : bool
+        Whether the loops of a nest are one, which all threads of a row share.
 
     Attributes
     ----------
@@ -103,6 +105,8 @@ class Lowering(Folds):
         Whether loops would be others if `wide`.
     can_grow : bool
         Whether the outer loop would run over more loops if `most` were more.
+    nested : bool
+        Whether loops would be others if `flat`.
     """
 
     def __init__(
@@ -116,12 +120,15 @@ class Lowering(Folds):
         target: Target = CPU,
         wide: bool = False,
         most: int = SHORT,
+        flat: bool = False,
     ) -> None:
         self.order = order
         self.wide = wide
+        self.flat = flat
         self.narrow = False
         self.most = most
         self.can_grow = False
+        self.nested = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -423,9 +430,7 @@ class Lowering(Folds):
 
     def _loops(self, nest: frozenset[int], works: list[NestWork]) -> list[int]:
         """Return the loops of a nest, outermost first; the last one is the vector loop."""
-        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
-        order = [c for c in largest.classes or () if c in nest]
-        order += sorted(nest - set(order))
+        order = self._nest_order(nest, works)
         if self.blocked:
             return [*(c for c in order if c != self.outer), self.outer]
         if len(order) == 1:
@@ -445,6 +450,13 @@ class Lowering(Folds):
             self.narrow |= not self.wide
             last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
+
+    @staticmethod
+    def _nest_order(nest: frozenset[int], works: list[NestWork]) -> list[int]:
+        """Return the loops of a nest in the order of the axes of its largest arrays."""
+        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
+        order = [c for c in largest.classes or () if c in nest]
+        return order + sorted(nest - set(order))
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
         """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
@@ -488,10 +500,16 @@ class Lowering(Folds):
 
         Few threads would share the last one where it is short, and go through the others in turn.
         Operands that are broadcast along some of them keep these from becoming one axis; threads
-        take the index apart for those.
+        take the index apart for those. With `flat`, a nest of nothing but folds of all its
+        iterations is one loop: otherwise threads of a block wait for each other in every iteration
+        of the outer ones.
         """
         if not self.spread or self.blocked or self.outer < 0 or len(nest) < 2:
             return []
+        if self._folds_all(nest, works):
+            self.nested = True
+            if self.flat:
+                return self._nest_order(nest, works)
         largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
         order = [c for c in largest.classes or () if c in nest]
         flat: list[int] = []
@@ -500,6 +518,14 @@ class Lowering(Folds):
                 break
             flat.insert(0, order.pop())
         return flat if len(flat) > 1 else []
+
+    def _folds_all(self, nest: frozenset[int], works: list[NestWork]) -> bool:
+        """Whether a nest does nothing but fold all its iterations."""
+        if not works or any(w.what != "fold" for w in works):
+            return False
+        if any(self._end(w.node, c) != self.extents[c] for w in works for c in nest):
+            return False
+        return not any(nest & set(w.node.result) for w in works)
 
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
@@ -519,12 +545,7 @@ class Lowering(Folds):
         It runs over all loops of `flat`, if there are any, and is one part.
         """
         scope, v = self.scope, self.values
-        partial: dict[KernelNode, str] = {}
-        for node in folds:
-            if self._folds_over(node, vector):
-                name = self._partial(node)
-                if name:
-                    partial[node] = name
+        partial = self._partials([n for n in folds if self._folds_over(n, vector)])
         v.bad = ""
         count = math.prod(self.extents[c] for c in flat or [vector])
         for low, high in [(0, count)] if flat else self._segments(vector, works):
@@ -537,10 +558,7 @@ class Lowering(Folds):
             for w in works:
                 if not flat and self._end(w.node, vector) < high:
                     continue
-                if w.what == "fold":
-                    self._fold(w.node, self._index(w.node), partial)
-                else:
-                    self._keep(w, self._result_index(w.node))
+                self._iterate(w, partial)
             for c in flat or [vector]:
                 del self.vars[c]
             body = scope.close()
@@ -549,11 +567,25 @@ class Lowering(Folds):
                 (integer(0), self._product(flat)) if flat else self._range(vector, low, high)
             )
             scope.emit(For(name, start, stop, body, "vector"))
-        if v.bad:
-            scope.emit(If(Var("bool", v.bad), (Fail(1),)))
-        for node in folds:
-            if node in partial:
-                self._merge(node, partial[node])
+        self._refuse()
+        for node in partial:
+            self._merge(node, partial[node])
+
+    def _partials(self, folds: list[KernelNode]) -> dict[KernelNode, str]:
+        """Declare the scalars that folds of a vector loop have."""
+        return {node: name for node in folds if (name := self._partial(node))}
+
+    def _iterate(self, work: NestWork, partial: dict[KernelNode, str]) -> None:
+        """Write what an iteration of a vector loop does with a node."""
+        if work.what == "fold":
+            self._fold(work.node, self._index(work.node), partial)
+        else:
+            self._keep(work, self._result_index(work.node))
+
+    def _refuse(self) -> None:
+        """Leave the kernel if an index was out of range."""
+        if self.values.bad:
+            self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
 
     def _keep(self, work: NestWork, index: Index) -> None:
         node = work.node

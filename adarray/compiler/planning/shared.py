@@ -102,26 +102,31 @@ class SharedKernels:
     ) -> Lowered:
         """Write the kernel with other loops, too, where there are any; return the quicker one."""
 
-        def write(wide: bool, most: int) -> tuple[Lowering, Lowered]:
+        def write(wide: bool, most: int, flat: bool) -> tuple[Lowering, Lowered]:
             lowering = Lowering(
-                order, stored, outer, extents, target=self.target, wide=wide, most=most
-            )
+                order, stored, outer, extents,
+                target=self.target, wide=wide, most=most, flat=flat,
+            )  # fmt: skip
             lowering.access = access
             lowering.literal = self.literal if outer < 0 else 0
             return lowering, lowering.run()
 
-        lowering, best = write(False, SPREAD)
+        lowering, best = write(False, SPREAD, False)
         if not isinstance(self.target, GpuTarget):
             return best
-        time = _span(best, self.target) if lowering.narrow or lowering.can_grow else 0.0
-        tried = [(True, SPREAD)] * lowering.narrow + [(True, ALL)] * lowering.can_grow
-        for wide, most in tried:
-            lowering, other = write(wide, most)
+        others = lowering.narrow or lowering.can_grow or lowering.nested
+        time = _span(best, self.target) if others else 0.0
+        tried = [(True, SPREAD, False)] * lowering.narrow
+        tried += [(True, ALL, False)] * lowering.can_grow
+        tried += [(False, SPREAD, True)] * lowering.nested
+        tried += [(True, SPREAD, True)] * (lowering.narrow and lowering.nested)
+        for wide, most, flat in tried:
+            lowering, other = write(wide, most, flat)
             span = _span(other, self.target)
             if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) <= time:
                 best, time = other, span
-            if lowering.can_grow and (True, ALL) not in tried:
-                tried.append((True, ALL))
+            if lowering.can_grow and (True, ALL, flat) not in tried:
+                tried.append((True, ALL, flat))
         return best
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:

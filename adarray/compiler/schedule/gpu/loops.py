@@ -98,6 +98,9 @@ def index_parts(kernel: Kernel) -> frozenset[Expr]:
     for loop in statements(kernel.body):
         if not isinstance(loop, For) or loop.kind == "serial" or loop.start != ZERO:
             continue
+        several = isinstance(loop.stop, Apply) and loop.stop.name == "multiply"
+        if loop.kind == "vector" and not several:
+            continue  # it was one loop ever since
         indices = {loop.var}
         quotients: dict[Expr, Expr] = {}
         for s in loop.body:
@@ -192,9 +195,13 @@ def crossed(loop: For, kernel: Kernel) -> int:
 
 
 def is_sheet(loop: For) -> bool:
-    """Whether the iterations of the vector loops in a parallel loop need nothing of each other."""
-    inner = [s for s in loop.body if isinstance(s, For)]
-    lets = all(isinstance(s, For | Let | Store) for s in loop.body)
+    """Whether the iterations of the vector loops in a parallel loop need nothing of each other.
+
+    What refuses the data may be tested afterwards: each group tests its part.
+    """
+    body = _unchecked(loop.body)
+    inner = [s for s in body if isinstance(s, For)]
+    lets = all(isinstance(s, For | Let | Store) for s in body)
     if not inner or not lets or any(s.kind != "vector" for s in inner):
         return False
     # Scalars that are folded into are totals.
