@@ -41,8 +41,9 @@ LEVELS = {
     "avx2": ("-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mf16c"),
 }
 # Passes of gcc that move a call out of the loop that is to be vector code, into a branch
-# (sinking) or in front of one (partial redundancy elimination): the loop stays scalar then.
-LOOPS = ("-fno-tree-sink", "-fno-tree-pre")
+# (sinking) or in front of one (partial redundancy elimination), or that make a branch of one
+# comparison out of several (threading of jumps): the loop stays scalar then.
+LOOPS = ("-fno-tree-sink", "-fno-tree-pre", "-fno-thread-jumps")
 # In the place of -O3 for plans with much text: half the time to compile, up to twice the
 # time to run, though most kernels lose less than a tenth.
 QUICK = ("-O1", "-ftree-loop-vectorize", "-fvect-cost-model=dynamic", "-fstrict-aliasing")

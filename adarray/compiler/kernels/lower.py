@@ -46,6 +46,8 @@ from adarray.compiler.kernels.values import Index, Stored, Values
 
 # Rows of a block: without local arrays, and at most and at least with them.
 BLOCK, MOST, LEAST = 4096, 1024, 64
+# Blocks at least, as long as they are not shorter than that many rows: threads share them.
+BLOCKS = 16
 # Rows from which on blocks of a GPU are so large: below, there are more of them, and smaller ones.
 SHARED_OUT = ((1 << 21, BLOCK), (1 << 19, 1024), (0, 256))
 # Iterations for all threads of a block: where one takes a row of several nests, a serial loop over
@@ -356,7 +358,9 @@ class Lowering(Folds):
                 width += size
         most = BLOCK if not width else max(LEAST, min(MOST, LOCAL_BYTES // width // LEAST * LEAST))
         if self.spread:
-            most = min(most, next(size for rows, size in SHARED_OUT if self.rows >= rows))
+            return min(most, next(size for rows, size in SHARED_OUT if self.rows >= rows))
+        while most > LEAST and self.rows < BLOCKS * most:
+            most = max(LEAST, most // 2 // LEAST * LEAST)
         return most
 
     def _works(self) -> dict[int, dict[frozenset[int], list[NestWork]]]:

@@ -4,7 +4,8 @@ A chain in another order adds its terms in another order. The error bound of a p
 matrices, elementwise a small multiple of ``|A| |B| |C|``, holds in either.
 
 Sums of small products, as gradients of recurrent networks hold them, are one product of the
-concatenated factors, which their makers write next to each other.
+concatenated factors, which their makers write next to each other. Two products with a factor in
+common, as the gradient of ``x.T @ x`` has them, are one product by the sum of the others.
 
 References
 ----------
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from adarray.compiler.ir.builder import Builder, uniform
 from adarray.compiler.ir.primitives import Map, Matmul, View
 from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.ir.uses import sweeps
 from adarray.compiler.rewrite.product_costs import LARGE, READ, SMALL, Work
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
@@ -47,6 +49,8 @@ def products(program: Program) -> Program:
             changed = _sum(b, sums[v], new, order)
         elif isinstance(v.primitive, Matmul):
             changed = _reordered(b, v, args, count)
+        elif v.primitive == Map("add"):
+            changed = _distributed(b, v, args, count)
         new[v] = changed = renewed(b, v, args) if changed is None else changed
         order.setdefault(changed, len(order))
         return changed
@@ -82,6 +86,57 @@ def _inner(x: Value, before: Value, count: Mapping[Value, int]) -> bool:
     """Whether a factor is itself a product of two matrices, for this one alone."""
     return (
         isinstance(x.primitive, Matmul) and count[before] == 1 and all(a.ndim == 2 for a in x.args)
+    )
+
+
+# -- a factor in common -------------------------------------------------------------------------
+
+
+def _distributed(
+    b: Builder, v: Value, args: tuple[Value, ...], count: Mapping[Value, int]
+) -> Value | None:
+    """Return ``x @ (y + z)`` for ``x @ y + x @ z``, and ``(y + z) @ x`` likewise.
+
+    Products by vectors are left to kernels, which read `x` once for all of them.
+    """
+    if v.ndim != 2 or v.dtype.kind not in "fc" or any(a.shape != v.shape for a in args):
+        return None
+    first, second = (_only_factors(b, *both, count) for both in zip(args, v.args, strict=True))
+    if first is None or second is None:
+        return None
+    (a, y), (c, z) = first, second
+    if _same(a, c):
+        return b.matmul(a, b.map("add", y, z))
+    if _same(y, z):
+        return b.matmul(b.map("add", a, c), y)
+    return None
+
+
+def _only_factors(
+    b: Builder, x: Value, before: Value, count: Mapping[Value, int]
+) -> tuple[Value, Value] | None:
+    """Return the factors of a product, or of a transposed one, that nothing else reads."""
+    transposed = isinstance(x.primitive, View) and isinstance(before.primitive, View)
+    product, own = (x.args[0], before.args[0]) if transposed else (x, before)
+    if product.primitive != Matmul() or sweeps(product) or product.ndim != 2:
+        return None
+    if count[before] != 1 or count[own] != 1 or any(a.ndim != 2 for a in product.args):
+        return None
+    left, right = product.args
+    if not transposed:
+        return left, right
+    if not _same(b.transpose(product, (1, 0)), x):
+        return None
+    return b.transpose(right, (1, 0)), b.transpose(left, (1, 0))
+
+
+def _same(x: Value, y: Value) -> bool:
+    """Whether two values are one, or the same view of one."""
+    return x is y or (
+        isinstance(x.primitive, View)
+        and x.primitive == y.primitive
+        and x.args[0] is y.args[0]
+        and x.shape == y.shape
     )
 
 

@@ -4,10 +4,11 @@ Differences ``x[:, None, :] - x[None, :, :]`` of points with two to sixteen coor
 of three axes, the last one short. A loop over pairs in a loop over coordinates would go through
 memory for each, and compute again what they share. Here such values become one for each
 coordinate: a kernel computes all of them in one iteration, from registers. Points of many
-coordinates are transposed before, so that threads side by side read numbers side by side.
+coordinates are transposed before, so that threads side by side, or lanes of a vector, read numbers
+side by side.
 
-Where a sum over some more coordinates is all that is asked of a pair, tiles read each point less
-often (`adarray.compiler.schedule.gpu.tiles`), and the axis stays.
+Where a sum over some more coordinates is all that is asked of a pair, tiles of a GPU read each
+point less often (`adarray.compiler.schedule.gpu.tiles`), and the axis stays.
 
 References
 ----------
@@ -42,11 +43,9 @@ class Parts(NamedTuple):
 
 
 def short_axes(program: Program, target: Target) -> Program:
-    """Return the program with values of pairs in parts along short axes, for a GPU."""
-    if not target.along:
-        return program
+    """Return the program with values of pairs in parts along short axes."""
     seeds = {v: axis for v in program.values for axis in [_seed(v)] if axis is not None}
-    if any(v.shape[axis] >= TILED for v, axis in seeds.items()):
+    if target.along and any(v.shape[axis] >= TILED for v, axis in seeds.items()):
         users = _users(program)
         seeds = {
             v: axis

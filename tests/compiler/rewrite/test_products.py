@@ -190,3 +190,52 @@ def test_a_recurrent_network():
     joins = [v for v in r.program.values if isinstance(v.primitive, Concatenate)]
     assert {v.primitive.axis for v in joins} == {0}
     assert {v.shape for v in joins} == {(8 * 3, 6)}
+
+
+def test_a_factor_in_common() -> None:
+    """The gradient of ``x.T @ x`` by `x` is one product, whichever of the factors it shares."""
+    x, g = matrix(30, 6), matrix(6, 6)
+    after = optimised(
+        lambda b, x, g: b.map(
+            "add", b.matmul(x, g), b.transpose(b.matmul(g, b.transpose(x, (1, 0))), (1, 0))
+        ),
+        x, g,
+    )  # fmt: skip
+    assert dots(after) == [((30, 6), (6, 6))]
+    after = optimised(
+        lambda b, x, y, z: b.map("add", b.matmul(x, z), b.matmul(y, z)),
+        matrix(25, 17), matrix(25, 17), matrix(17, 14),
+    )  # fmt: skip
+    assert dots(after) == [((25, 17), (17, 14))]
+
+
+def test_products_without_a_factor_in_common_stay() -> None:
+    """So do those that something else reads, and those of vectors, which kernels compute."""
+    shapes = [(25, 25)] * 3
+    after = optimised(
+        lambda b, x, y, z: b.map("add", b.matmul(x, y), b.matmul(y, z)),
+        *(matrix(*s) for s in shapes),
+    )
+    assert len(dots(after)) == 2
+
+    def read_twice(b, x, y, z):
+        product = b.matmul(x, y)
+        return [b.map("add", product, b.matmul(x, z)), product]
+
+    assert len(dots(optimised(read_twice, *(matrix(*s) for s in shapes)))) == 2
+    after = optimised(
+        lambda b, x, u, v: b.map("add", b.matmul(x, u), b.matmul(x, v)),
+        matrix(5, 4), matrix(4), matrix(4),
+    )  # fmt: skip
+    assert len(dots(after)) == 2
+
+
+def test_the_gradient_of_a_gram_matrix() -> None:
+    def f(x):
+        a = x.T @ x + np.eye(9)
+        return np.sum(np.tanh(np.linalg.inv(a)))
+
+    x = matrix(40, 9)
+    r = recorded(adarray.grad(f), x)
+    agrees(r)
+    assert dots(optimise(r.program)).count(((40, 9), (9, 9))) == 1

@@ -12,7 +12,7 @@ import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.primitives import Concatenate, Map
 from adarray.compiler.ir.program import Program
-from adarray.compiler.ir.target import CPU, GPU
+from adarray.compiler.ir.target import CPU, GPU, Target
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.rewrite import short_axes as module
 from adarray.compiler.rewrite.short_axes import short_axes
@@ -46,6 +46,11 @@ def kept(x: Any, y: Any) -> Any:
     return d, np.sum(d * d, axis=-1)
 
 
+def distances(x: Any, y: Any) -> Any:
+    d = x[:, None, :] - y[None, :, :]
+    return np.sqrt(np.sum(d * d, axis=-1) + 0.01)
+
+
 def points(*shape: int) -> np.ndarray:
     return RNG.normal(size=shape)
 
@@ -63,9 +68,9 @@ def small_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAIRS", 256)
 
 
-def checked(r: Recorded) -> Program:
+def checked(r: Recorded, target: Target = GPU) -> Program:
     """Return the program with its short axes taken apart, after comparing what both compute."""
-    made = short_axes(r.program, GPU)
+    made = short_axes(r.program, target)
     verify_program(made)
     agrees(Recorded(made, r.arrays, r.leaves, r.calls, r.translate))
     return made
@@ -79,7 +84,8 @@ def pairs(program: Program) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("gradient", [False, True])
-def test_pairs_have_no_short_axis(name: str, gradient: bool) -> None:
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+def test_pairs_have_no_short_axis(name: str, gradient: bool, target: Target) -> None:
     f, arrays = CASES[name]
     if gradient:
         f = adarray.value_and_grad(
@@ -87,7 +93,7 @@ def test_pairs_have_no_short_axis(name: str, gradient: bool) -> None:
         )
     r = recorded(f, *arrays)
     assert pairs(r.program)
-    assert not pairs(checked(r))
+    assert not pairs(checked(r, target))
 
 
 def test_results_are_put_together() -> None:
@@ -108,9 +114,11 @@ def test_long_axes_and_arrays_without_pairs_stay() -> None:
     assert short_axes(r.program, GPU) is r.program
 
 
-def test_processors_keep_their_loops() -> None:
-    r = recorded(n_body, *CASES["n-body"][1])
-    assert short_axes(r.program, CPU) is r.program
+def test_tiles_are_for_gpus() -> None:
+    """Sums over many coordinates stay whole for the tiles of a GPU; processors have none."""
+    r = recorded(distances, points(50, 12), points(30, 12))
+    assert short_axes(r.program, GPU) is r.program
+    assert not pairs(checked(r, CPU))
 
 
 def test_no_pair_is_computed_twice() -> None:
