@@ -504,8 +504,8 @@ class Lowering(Folds):
 
         Few threads would share the last one where it is short, and go through the others in turn.
         Operands that are broadcast along some of them keep these from becoming one axis; threads
-        take the index apart for those. With `flat`, a nest of nothing but folds of all its
-        iterations is one loop: otherwise threads of a block wait for each other in every iteration
+        take the index apart for those. With `flat`, a nest that folds all its iterations
+        is one loop: otherwise threads of a block wait for each other in every iteration
         of the outer ones.
         """
         if not self.spread or self.blocked or self.outer < 0 or len(nest) < 2:
@@ -524,12 +524,13 @@ class Lowering(Folds):
         return flat if len(flat) > 1 else []
 
     def _folds_all(self, nest: frozenset[int], works: list[NestWork]) -> bool:
-        """Whether a nest does nothing but fold all its iterations."""
-        if not works or any(w.what != "fold" for w in works):
+        """Whether a nest folds all its iterations, and has nothing in local memory."""
+        folds = [w.node for w in works if w.what == "fold"]
+        if not folds or any(w.what == "keep" for w in works):
             return False
         if any(self._end(w.node, c) != self.extents[c] for w in works for c in nest):
             return False
-        return not any(nest & set(w.node.result) for w in works)
+        return not any(nest & set(node.result) for node in folds)
 
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
