@@ -14,7 +14,7 @@ from adarray.compiler.ir.program import Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
 
 # Writes that are looked through to find what a view shows.
-DEPTH = 16
+DEPTH = 64
 
 
 def placed(b: Builder, p: UpdateSlice, v: Value, base: Value, value: Value) -> Value | None:
