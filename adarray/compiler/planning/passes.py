@@ -9,23 +9,38 @@ import numpy as np
 from adarray.base.spans import span
 from adarray.compiler.ir.primitives import PythonCall, Slot, View, map_of
 from adarray.compiler.ir.program import Program, Value, c_strides
-from adarray.compiler.ir.target import Target
+from adarray.compiler.ir.target import GpuTarget, Target
 from adarray.compiler.ir.uses import numeric
 from adarray.compiler.ir.verify_loops import checking
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.rewrite.accumulate import accumulated, biased
+from adarray.compiler.rewrite.cse import cse
+from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
+from adarray.compiler.rewrite.hoist import hoist
 from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.memory_order import memory_order
 from adarray.compiler.rewrite.merged_axes import merged_axes
 from adarray.compiler.rewrite.pair_sides import pair_sides
 from adarray.compiler.rewrite.pieces import read_in_whole
+from adarray.compiler.rewrite.product_costs import ON_GPU
+from adarray.compiler.rewrite.products import products
+from adarray.compiler.rewrite.shared_parts import shared_parts
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
 from adarray.compiler.rewrite.sum_stages import sums_in_stages
+
+
+def _large_products(program: Program, target: Target) -> Program:
+    """Return the program with products as one that are too large to be so on a processor."""
+    if not isinstance(target, GpuTarget):
+        return program
+    together = hoist(products(program, ON_GPU), ON_GPU)
+    return program if together is program else shared_parts(dead(cse(together)))
+
 
 # In this order; ADARRAY_CHECK verifies the program after each.
 TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
@@ -35,6 +50,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("fourier_calls", fourier_calls),
     ("long_scans", long_scans),
     ("few_places", few_places),
+    ("large_products", _large_products),
     ("sums_in_stages", sums_in_stages),
     ("stacked", stacked),
     ("short_axes", short_axes),

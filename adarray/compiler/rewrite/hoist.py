@@ -27,7 +27,7 @@ from adarray.compiler.ir.uses import is_source
 from adarray.compiler.rewrite.cse import cse
 from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.rewrite.independence import Independence
-from adarray.compiler.rewrite.product_costs import LARGE, pays
+from adarray.compiler.rewrite.product_costs import ON_CPU, ProductCosts, pays
 from adarray.compiler.rewrite.products import FEW, addressable, concatenated
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
@@ -35,7 +35,7 @@ from adarray.compiler.rewrite.rebuild import rebuild, renewed
 GROUPS = 64
 
 
-def hoist(program: Program) -> Program:
+def hoist(program: Program, costs: ProductCosts = ON_CPU) -> Program:
     """Return the program with products by one matrix that do not wait for each other as one."""
     if sum(isinstance(v.primitive, Matmul) for v in program.values) < FEW:
         return program
@@ -50,7 +50,7 @@ def hoist(program: Program) -> Program:
         new = [
             stack
             for level in graph.levels(single)
-            for stack in _stacks(side, level, concatenations, graph)
+            for stack in _stacks(side, level, concatenations, graph, costs)
         ]
         graph.unite([list(stack.products) for stack in new])
         stacks.update((v, (stack, k)) for stack in new for k, v in enumerate(stack.products))
@@ -141,8 +141,9 @@ Concatenations = dict[frozenset[Value], tuple[Value, ...]]
 
 
 def _stacks(
-    side: Side, products: list[Value], concatenations: Concatenations, graph: Independence
-) -> Iterable[Stack]:
+    side: Side, products: list[Value], concatenations: Concatenations, graph: Independence,
+    costs: ProductCosts,
+) -> Iterable[Stack]:  # fmt: skip
     """Yield stacks of products that do not wait for each other: what lies together, then others."""
     families: dict[tuple[Value, Shape], list[Value]] = defaultdict(list)
     apart: list[Value] = []
@@ -162,7 +163,7 @@ def _stacks(
     # Columns of matrices would be copied one by one.
     if len(apart) >= FEW and (side.varying == 0 or side.vectors):
         apart.sort(key=graph.position.__getitem__)
-        stack = _copied(side, apart, concatenations)
+        stack = _copied(side, apart, concatenations, costs)
         if stack is not None:
             yield stack
 
@@ -224,7 +225,9 @@ def _in_place(side: Side, run: list[_Rows]) -> Stack | None:
     return None
 
 
-def _copied(side: Side, products: list[Value], concatenations: Concatenations) -> Stack | None:
+def _copied(
+    side: Side, products: list[Value], concatenations: Concatenations, costs: ProductCosts
+) -> Stack | None:
     """Return the stack of products whose factors are concatenated, if that pays."""
     factors = {v.args[side.varying]: v for v in products}
     order = concatenations.get(frozenset(factors))
@@ -240,9 +243,8 @@ def _copied(side: Side, products: list[Value], concatenations: Concatenations) -
         if order
         else sum(x.size for x in factors if isinstance(x.primitive, View) or is_source(x))
     )
-    if rows * depth * products[0].dtype.itemsize > LARGE or not pays(products, moved, copied):
-        return None
-    return stack
+    large = rows * depth * products[0].dtype.itemsize > costs.large
+    return None if large or not pays(products, moved, copied, costs) else stack
 
 
 # -- rebuilding --------------------------------------------------------------------------------

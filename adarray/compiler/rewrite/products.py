@@ -17,14 +17,14 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
 from adarray.compiler.ir.primitives import Map, Matmul, View
 from adarray.compiler.ir.program import Program, Value
-from adarray.compiler.ir.uses import sweeps
-from adarray.compiler.rewrite.product_costs import LARGE, READ, SMALL, Work
+from adarray.compiler.ir.uses import is_source, sweeps
+from adarray.compiler.rewrite.product_costs import ON_CPU, ProductCosts, Work
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
 # Products are reordered if that saves at least this factor of the operations.
@@ -33,13 +33,13 @@ SAVING = 2
 FEW = 4
 
 
-def products(program: Program) -> Program:
+def products(program: Program, costs: ProductCosts = ON_CPU) -> Program:
     """Return the program with its matrix products reordered, and sums of small ones as one."""
     # Without products of matrices, all is elementwise and keeps every bit.
     if sum(isinstance(v.primitive, Matmul) for v in program.values) < 2:
         return program
     count = uses(program)
-    sums = _sums(program, count)
+    sums = _sums(program, count, costs)
     new: dict[Value, Value] = {}
     order: dict[Value, int] = {}
 
@@ -150,7 +150,7 @@ class Sum(NamedTuple):
     others: list[Value]
 
 
-def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
+def _sums(program: Program, count: Mapping[Value, int], costs: ProductCosts) -> dict[Value, Sum]:
     """Return, by its last addition, each sum with several products that nothing else reads."""
     terms: dict[Value, Sum] = {}
     for v in program.values:
@@ -175,7 +175,7 @@ def _sums(program: Program, count: Mapping[Value, int]) -> dict[Value, Sum]:
                 mine.others.append(a)
         assert mine is not None
         terms[v] = mine
-    return {i: t for i, t in terms.items() if _worth_joining(t)}
+    return {i: t for i, t in terms.items() if _worth_joining(t, costs)}
 
 
 def _factors(v: Value) -> tuple[Value, Value] | None:
@@ -194,21 +194,42 @@ def _factors(v: Value) -> tuple[Value, Value] | None:
     return None
 
 
-def _worth_joining(terms: Sum) -> bool:
+def _worth_joining(terms: Sum, costs: ProductCosts) -> bool:
     """Whether bringing the factors together costs less than adding up the products."""
     if len(terms.matmuls) < FEW:
         return False
     m, n = terms.matmuls[0].shape
     depths = [v.args[0].shape[1] if isinstance(v.primitive, Matmul) else 1 for v in terms.matmuls]
-    if max(depths) * m * n > SMALL:
+    if max(depths) * m * n > costs.small:
         return False
-    size = terms.matmuls[0].dtype.itemsize
     spread = sum(depths) * (m + n)
+    if spread * terms.matmuls[0].dtype.itemsize > costs.large:
+        return False
     if all(isinstance(v.primitive, Map) for v in terms.matmuls):
         # One loop over the sum would compute them, with a multiplication and a read for each.
         product = Work(sum(depths) * m * n, spread + m * n)
-        return product.cost() < READ * sum(depths) * m * n and spread * size <= LARGE
-    return spread <= 4 * m * n * len(depths) and spread * size <= LARGE
+        return product.cost(costs) < costs.read * sum(depths) * m * n
+    if costs.in_place:  # each product is a call, and so is each addition
+        return costs.copy * _copied(terms.matmuls) < 2 * (len(depths) - 1) * costs.call
+    return spread <= 4 * m * n * len(depths)
+
+
+def _copied(matmuls: list[Value]) -> int:
+    """Return how many elements of the factors of products lie apart, and were there before.
+
+    What a kernel computes is written in its place.
+    """
+    pairs = [factors for v in matmuls if (factors := _factors(v)) is not None]
+    return sum(_apart(side) for side in zip(*pairs, strict=True))
+
+
+def _apart(parts: Sequence[Value]) -> int:
+    wholes = [p.args[0] if isinstance(p.primitive, View) else p for p in parts]
+    if len(set(wholes)) == 1:
+        return 0
+    return sum(
+        p.size for p, x in zip(parts, wholes, strict=True) if is_source(x) or x.size > p.size
+    )
 
 
 def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int]) -> Value | None:

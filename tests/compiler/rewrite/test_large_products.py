@@ -1,0 +1,126 @@
+"""Products of many steps as one, where they are too large to be so on a processor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded import close, recorded
+
+import adarray
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import Concatenate, Matmul, UpdateSlice
+from adarray.compiler.ir.program import Program
+from adarray.compiler.ir.target import CPU, GPU
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.planning.passes import prepared
+from adarray.compiler.rewrite import optimise
+from adarray.compiler.rewrite.shared_parts import shared_parts
+
+RNG = np.random.default_rng(8)
+STEPS, ROWS, SIZE = 5, 9000, 16  # more multiplications than products become one for on processors
+
+
+def network(x: Any, w: Any, u: Any) -> Any:
+    h = np.tanh(x[0] @ w)
+    for t in range(1, len(x)):
+        h = np.tanh(x[t] @ w + h @ u)
+    return np.mean(h * h)
+
+
+def count(program: Program, kind: type) -> int:
+    return sum(isinstance(v.primitive, kind) for v in program.values)
+
+
+def network_arrays(steps: int) -> list[np.ndarray]:
+    shapes = (steps, ROWS, SIZE), (SIZE, SIZE), (SIZE, SIZE)
+    return [(RNG.normal(size=s) / s[-1]).astype(np.float32) for s in shapes]
+
+
+def test_gradients_of_all_steps_are_one_product_each() -> None:
+    arrays = network_arrays(STEPS)
+    r = recorded(adarray.value_and_grad(network, argnums=(0, 1, 2)), *arrays)
+    program = optimise(r.program, check=True)
+    on_cpu, on_gpu = (prepared(program, target) for target in (CPU, GPU))
+    verify_program(on_gpu)
+    # Forward one for all inputs, and one per step; backward one per step, one for all inputs'
+    # gradients, and one for each matrix.
+    assert count(on_gpu, Matmul) == 1 + (STEPS - 1) + (STEPS - 1) + 1 + 2
+    assert count(on_cpu, Matmul) > count(on_gpu, Matmul)
+    for got, want in zip(interpret(on_gpu, arrays), interpret(program, arrays), strict=True):
+        close(got, want, 1e-5)
+
+
+def test_steps_beyond_sixteen_are_one_array() -> None:
+    """Slices that nobody has written yet are still seen to be zero."""
+    arrays = network_arrays(20)
+    r = recorded(adarray.value_and_grad(network, argnums=(0, 1, 2)), *arrays)
+    program = prepared(optimise(r.program), GPU)
+    assert count(program, UpdateSlice) == 0
+    assert count(program, Matmul) == 1 + 2 * 19 + 1 + 2
+
+
+def rows_of(program: Program) -> list[int]:
+    return [len(v.args) for v in program.values if isinstance(v.primitive, Concatenate)]
+
+
+def shared(f: Any, *args: Any) -> list[int]:
+    """Rewrite, compare; return how many parts the concatenations have then."""
+    r = recorded(f, *args)
+    after = shared_parts(r.program)
+    verify_program(after)
+    arrays = [np.asarray(a) for a in args]
+    for got, want in zip(interpret(after, arrays), interpret(r.program, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+    return sorted(rows_of(after))
+
+
+def parts(x: Any) -> list[Any]:
+    return [np.tanh(x[k] * (k + 1)) for k in range(6)]
+
+
+def test_a_part_of_a_concatenation_is_a_view() -> None:
+    def f(x: Any) -> Any:
+        p = parts(x)
+        return np.sin(np.concatenate(p[2:5])), np.cos(np.concatenate(p))
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [6]
+
+
+def test_the_longest_one_stays() -> None:
+    def f(x: Any) -> Any:
+        p = parts(x)
+        return [np.sin(np.concatenate(q)) for q in (p[1:3], p[1:5], p)]
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [6]
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 2), (0, 0)])
+def test_other_parts_stay(order: tuple[int, int]) -> None:
+    def f(x: Any) -> Any:
+        p = parts(x)
+        return np.sin(np.concatenate([p[k] for k in order])), np.concatenate(p)
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [2, 6]
+
+
+def test_what_the_longer_one_needs_stays() -> None:
+    def f(x: Any) -> Any:
+        p = parts(x)
+        first = np.concatenate(p[:2])
+        return np.concatenate([p[0], p[1], first * 2])
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [2, 3]
+
+
+def test_values_are_in_order() -> None:
+    """The shorter one came first, and what reads it waits for the longer one."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        total = np.sum(np.concatenate(p[:4]), axis=0)
+        late = np.tanh(x[5] - 1)
+        return total * 2, np.concatenate([*p[:4], late])
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [5]
