@@ -311,7 +311,8 @@ class TreeWalk:
     Attributes
     ----------
     values : list
-        By number: inputs, then results of the segments that ran.
+        By number: inputs, then results of the segments that ran; None in the place of those that
+        nothing reads any more, whose memory serves the segments that follow.
     nodes : list of TreeNode
         The segments that ran.
     """
@@ -339,7 +340,10 @@ class TreeWalk:
                 self._segment(node)
                 if node.leaf is not None:
                     return node.leaf
-                node = node.children.get(self._host_read(node))
+                outcome = self._host_read(node)
+                for n in node.dead():
+                    self.values[n] = None
+                node = node.children.get(outcome)
         except CheckError:
             raise
         except Exception as error:  # eager code raises its own

@@ -208,6 +208,8 @@ class TreeNode:
         Outcome of the guard -> node.
     sources, targets : tuple of int
         Numbers of the values that the segment reads from outside and hands on.
+    live : set of int
+        Numbers of the values that are read below it.
     seen : int
         How many recordings agreed on it.
     proof : Proof or None
@@ -248,6 +250,7 @@ class TreeNode:
         self.uses, order = _uses(part, path, leaf, again)
         self.sources = tuple(sorted(order) if parent is None else order)
         self.live: set[int] = set()
+        self._dead: tuple[int, tuple[int, ...]] = -1, ()
         self.targets: tuple[int, ...] = ()
         self.compiled: tuple[tuple[int, ...], Callable[[list[Any]], list[Any]]] | None = None
         self.runs = 0
@@ -317,6 +320,21 @@ class TreeNode:
             need.update(self.leaf.numbers())
         need.update(_guarded(self.guard, self.path))
         return tuple(sorted(n for n in need if self.first <= n < self.stop))
+
+    def dead(self) -> tuple[int, ...]:
+        """Return the numbers of the values that nothing reads once its guard has been asked."""
+        many, numbers = self._dead
+        if many != len(self.live):  # which only grows
+            known = {*self.uses, *self.targets}
+            if self.guard is not None and self.guard.call is not None:
+                results = (self.path.numbers[id(s)] for s in self.guard.call.results)
+                known.update(n for n in results if isinstance(n, int))
+            if self.parent is not None:
+                known |= self.parent.live
+            inputs = len(self.tree.strides)  # which are the caller's
+            numbers = tuple(sorted(n for n in known - self.live if n >= inputs))
+            self._dead = len(self.live), numbers
+        return numbers
 
     def __repr__(self) -> str:
         return f"<segment of {len(self.calls)} calls, {self.guard!r}>"
