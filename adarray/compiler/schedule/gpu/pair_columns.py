@@ -40,7 +40,7 @@ CHAIN, BEGIN, SUM, PART = 175, 1500, 40, 8
 ONCE, EACH = 100, 12  # instructions of a warp besides those of pairs, and for each of its sums
 # Cycles of another kernel that adds up the parts of blocks, and bytes that it moves in a cycle.
 MERGE, MERGED = 3500, 2400
-READ = 4  # cycles in which a warp reads 16 bytes of a row
+READ = 8  # cycles in which a warp reads 16 bytes of a row
 
 
 class Named(NamedTuple):
@@ -233,14 +233,14 @@ def _cycles(
 ) -> float:
     """Return the cycles that a kernel should take, roughly."""
     registers = int(SPARE * (s.width * work.column + work.row + OTHERS) + 7) // 8 * 8
-    if registers > MOST_REGISTERS:
-        return math.inf
     threads = WARP * s.warps
     shared = bytes_ * threads + 4 * threads * s.width + 1024
     resident = min(
         target.threads_per_sm // threads, REGISTERS // (registers * threads),
         target.shared_memory // shared, RESIDENT,
     )  # fmt: skip
+    if registers > MOST_REGISTERS or not resident:
+        return math.inf
     strips = -(-columns // (WARP * s.width))
     each = -(-strips * s.blocks // target.sms)  # blocks of an SM
     pairs = s.warps * -(-rows // (WARP * s.warps * s.blocks)) * min(WARP, rows)
