@@ -341,6 +341,12 @@ template <int B, int W, class T, class F>
 ADARRAY_IN void adarray_columns_total(const T (&x)[W], T *room, int64_t size, T *out, F f)
 {
     const int64_t first = (int64_t)blockIdx.y * 32 * W;
+    if (B == 32) {
+#pragma unroll
+        for (int u = 0; u < W; u++)
+            if (first + u * 32 + threadIdx.x < size) out[first + u * 32 + threadIdx.x] = x[u];
+        return;
+    }
     __syncthreads(); /* somebody may still read what `room` held before */
 #pragma unroll
     for (int u = 0; u < W; u++)

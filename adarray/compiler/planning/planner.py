@@ -515,6 +515,7 @@ class Planner:
 
         def part(group: Group) -> Sibling | None:
             alone = group.kind != "rows" or group.index in self.pipelines
+            alone = alone or group.members[0] in self.fusion.apart
             found = None if alone else self._part(group)
             return None if found is None or (self.target.along and found.flattens) else found
 

@@ -36,16 +36,8 @@ from adarray.compiler.schedule.gpu.memory import (
     near_bytes,
     placed,
 )
-from adarray.compiler.schedule.gpu.pair_columns import (
-    FEWEST as FEWEST_ROWS,
-)
-from adarray.compiler.schedule.gpu.pair_columns import (
-    MOST_STRIPS,
-    ROOM,
-    row_bytes,
-    warps_of,
-    width_of,
-)
+from adarray.compiler.schedule.gpu.pair_columns import FEWEST as FEWEST_ROWS
+from adarray.compiler.schedule.gpu.pair_columns import shape_of as column_shape
 from adarray.compiler.schedule.gpu.register_rows import shape_of
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnFolds,
@@ -153,12 +145,13 @@ def _column_folds(facts: KernelFacts, target: GpuTarget) -> ColumnFolds | None:
     pairs = facts.pair_columns
     if pairs is None or facts.rows < FEWEST_ROWS:
         return None
-    columns, block = facts.count(pairs.across), WARP * warps_of(facts.rows)
-    width = width_of(pairs, facts.rows, columns, target.sms)
-    if row_bytes(pairs) * block > ROOM or columns > MOST_STRIPS * WARP * width:
+    shape = column_shape(pairs, facts.rows, facts.count(pairs.across), target)
+    if shape is None:
         return None
-    schedule = ColumnFolds(facts, block, facts.fits_int32, pairs, width)
-    return replace(schedule, far=launch_of(schedule, target).blocks > 1)
+    return ColumnFolds(
+        facts, WARP * shape.warps, facts.fits_int32, pairs, shape.width, shape.blocks > 1,
+        shape.blocks,
+    )  # fmt: skip
 
 
 def _register_rows(facts: KernelFacts, target: GpuTarget) -> RegisterRows | None:

@@ -9,7 +9,7 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import evaluate, padded
 from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_merged, shared_names
-from adarray.compiler.schedule.gpu.pair_columns import WARP, blocks_of
+from adarray.compiler.schedule.gpu.pair_columns import WARP
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnFolds,
     ColumnStrips,
@@ -103,7 +103,7 @@ def launch_of(s: Schedule, target: GpuTarget) -> LaunchSizes:
         case Tiles():
             return _tiles(s, target)
         case ColumnFolds():
-            return _column_folds(s, target)
+            return _column_folds(s)
         case _:
             assert_never(s)
 
@@ -214,7 +214,6 @@ def _tiles(s: Tiles, target: GpuTarget) -> LaunchSizes:
     return _launch(s, min(down * across, TILES * target.sms), array_bytes(s))
 
 
-def _column_folds(s: ColumnFolds, target: GpuTarget) -> LaunchSizes:
+def _column_folds(s: ColumnFolds) -> LaunchSizes:
     strips = -(-s.facts.count(s.pairs.across) // (WARP * s.width))
-    blocks = blocks_of(s.facts.rows, s.block // WARP, strips, target.sms)
-    return _launch(s, blocks, array_bytes(s), strips)
+    return _launch(s, s.blocks, array_bytes(s), strips)

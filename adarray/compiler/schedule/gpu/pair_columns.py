@@ -3,7 +3,8 @@
 A kernel that folds ``f(x[i], y[j])`` over ``i`` reads little and computes much. A thread has some
 columns: what depends on them alone, and their sums, are register-resident. A warp goes through rows
 by blocks: each lane computes what depends on one of them alone, and leaves it in shared memory,
-from where all lanes read one row after the other.
+from where all lanes read one row after the other. How many columns a thread has, warps a block, and
+blocks the rows, is what should take least time.
 
 References
 ----------
@@ -12,24 +13,34 @@ References
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from adarray.compiler.ir.affine import ZERO
 from adarray.compiler.ir.loopir import Apply, Expr, Fold, For, Kernel, Let, Load, Var, walk
+from adarray.compiler.ir.target import GpuTarget
+from adarray.compiler.scalars.catalogue import FUNCTIONS
 from adarray.compiler.scalars.dtypes import SIZES
 
 WARP = 32
-WIDTHS = (4, 2, 1)  # columns of a thread
-REGISTERS = 112  # of a thread: the largest width that they have room for
-OTHERS = 24  # registers for what else there is
-PADDED = 1.1  # columns, with those behind the last one, of what they are at least
-WARPS = 8  # of a block
+WIDTHS = (1, 2, 4)  # columns of a thread
+WARPS = (1, 2, 4, 8)  # of a block
+REGISTERS, MOST_REGISTERS = 1 << 16, 255  # of an SM, and of a thread
+OTHERS = 28  # registers of a thread for what else there is
+RESIDENT = 32  # blocks on an SM
 MOST_STRIPS = 65535  # blocks along the second axis of a launch
 ROOM = 40 * 1024  # bytes of shared memory for the rows of a block
 FEWEST = 16  # rows
-WAVES = 16  # blocks for each SM: so that SMs end together
-FULL = 8  # warps for each SM below which threads have fewer columns
+SPARE = 1.1  # registers that a thread takes, of what is counted
+# Cycles: from what is read to what is added, for a row, with its part of the time in which a block
+# of rows comes; before a block's rows; after them for each sum, and each warp with a part of it.
+CHAIN, BEGIN, SUM, PART = 175, 1500, 40, 8
+ONCE, EACH = 100, 12  # instructions of a warp besides those of pairs, and for each of its sums
+# Cycles of another kernel that adds up the parts of blocks, and bytes that it moves in a cycle.
+MERGE, MERGED = 3500, 2400
+READ = 8  # cycles in which a warp reads 16 bytes of a row
 
 
 class Named(NamedTuple):
@@ -153,31 +164,93 @@ def row_bytes(pairs: PairColumns) -> int:
     return -(-sum(max(4, SIZES[x.dtype]) for x in pairs.rows) // 16) * 16 or 16
 
 
-def width_of(pairs: PairColumns, rows: int, columns: int, sms: int) -> int:
-    """Return how many columns a thread has: as many as registers hold, and few behind the last."""
+class Shape(NamedTuple):
+    """How a kernel is shared out.
 
-    def words(dtype: str) -> int:
-        return -(-SIZES[dtype] // 4)
+    Parameters
+    ----------
+    width : int
+        Columns of a thread.
+    warps : int
+        Of a block; they share its rows.
+    blocks : int
+        That share the rows of a strip of columns.
+    """
 
-    shared = sum(words(x.dtype) for x in pairs.rows)
-    each = sum(words(x.dtype) for x in pairs.columns)
-    each += 2 * sum(words(s.value.dtype) for s in pairs.folds)
-    least = -(-columns // WARP) * WARP
-    for width in WIDTHS[:-1]:
-        strips = -(-columns // (WARP * width))
-        fits = width * each + shared + OTHERS <= REGISTERS
-        full = strips * -(-rows // WARP) >= FULL * sms
-        if fits and full and strips * WARP * width <= PADDED * least:
-            return width
-    return WIDTHS[-1]
-
-
-def warps_of(rows: int) -> int:
-    """Return the warps of a block, which take blocks of rows."""
-    return max(1, min(WARPS, -(-rows // WARP)))
+    width: int
+    warps: int
+    blocks: int
 
 
-def blocks_of(rows: int, warps: int, strips: int, sms: int) -> int:
-    """Return how many blocks share the rows of a strip."""
-    wanted = -(-WAVES * sms // strips)
-    return max(1, min(wanted, -(-rows // (WARP * warps))))
+class _Work(NamedTuple):
+    """What a pair takes: instructions; registers of a column, and of a row; sums."""
+
+    instructions: int
+    column: int
+    row: int
+    sums: int
+
+
+def shape_of(pairs: PairColumns, rows: int, columns: int, target: GpuTarget) -> Shape | None:
+    """Return the shape by which a kernel should take least time; None if there is none."""
+
+    def words(dtypes: Iterable[str]) -> int:
+        return sum(-(-SIZES[t] // 4) for t in dtypes)
+
+    sums = words(s.value.dtype for s in pairs.folds)
+    own = words(x.dtype for x in pairs.columns)
+    applied = [e.name for s in pairs.of_pairs for e in walk(s.value) if isinstance(e, Apply)]
+    work = _Work(
+        len(pairs.folds) + sum(FUNCTIONS[n].cost if n in FUNCTIONS else 1 for n in applied),
+        own + 2 * sums, words(x.dtype for x in pairs.rows), len(pairs.folds),
+    )  # fmt: skip
+    steps = -(-rows // WARP)
+    shapes = [
+        Shape(width, warps, blocks)
+        for width in WIDTHS
+        for warps in WARPS
+        if warps <= steps and row_bytes(pairs) * WARP * warps <= ROOM
+        and columns <= MOST_STRIPS * WARP * width
+        for blocks in _counts(-(-steps // warps))
+    ]  # fmt: skip
+    times = {s: _cycles(s, work, row_bytes(pairs), rows, columns, target) for s in shapes}
+    best = min(times, key=times.__getitem__, default=None)
+    return None if best is None or times[best] == math.inf else best
+
+
+def _counts(most: int) -> list[int]:
+    """Return numbers of blocks up to a number, some in each octave."""
+    counts = {most}
+    step = 1.0
+    while step < most:
+        counts.add(int(step))
+        step *= 1.3
+    return sorted(counts)
+
+
+def _cycles(
+    s: Shape, work: _Work, bytes_: int, rows: int, columns: int, target: GpuTarget
+) -> float:
+    """Return the cycles that a kernel should take, roughly."""
+    registers = int(SPARE * (s.width * work.column + work.row + OTHERS) + 7) // 8 * 8
+    threads = WARP * s.warps
+    shared = bytes_ * threads + 4 * threads * s.width + 1024
+    resident = min(
+        target.threads_per_sm // threads, REGISTERS // (registers * threads),
+        target.shared_memory // shared, RESIDENT,
+    )  # fmt: skip
+    if registers > MOST_REGISTERS or not resident:
+        return math.inf
+    strips = -(-columns // (WARP * s.width))
+    each = -(-strips * s.blocks // target.sms)  # blocks of an SM
+    pairs = s.warps * -(-rows // (WARP * s.warps * s.blocks)) * min(WARP, rows)
+    issued = s.width * work.instructions + bytes_ // 16 + 3
+    side_by_side = min(resident, each) * s.warps / 4  # for each scheduler
+    busy = min(1.0, side_by_side * issued / (CHAIN + issued))
+    time = each * pairs * max(issued / 4 / busy, READ * bytes_ / 16)
+    time += each * s.warps * (ONCE + EACH * work.sums * s.width) / 4
+    ends = SUM + PART * s.warps if s.warps > 1 else PART
+    time += -(-each // resident) * (BEGIN + work.sums * s.width * ends)
+    if s.blocks > 1:
+        time += MERGE + 8 * s.blocks * columns * work.sums / MERGED
+    return time

@@ -263,11 +263,14 @@ class ColumnFolds(Blocks):
         Columns of a thread.
     far : bool
         Whether several blocks share the rows: a kernel of its own adds up what they have.
+    blocks : int
+        That share the rows.
     """
 
     pairs: PairColumns = field(compare=False, repr=False)
     width: int
     far: bool = False
+    blocks: int = field(default=1, compare=False, repr=False)
 
     @property
     def group(self) -> int:
