@@ -42,6 +42,7 @@ from adarray.compiler.planning.remat import within
 from adarray.compiler.planning.shared import SharedKernels
 from adarray.compiler.planning.step_writer import StepWriter
 from adarray.compiler.planning.storage import Storage
+from adarray.compiler.planning.stored_again import worth_storing
 from adarray.compiler.planning.stretches import stretches
 from adarray.compiler.stencil import strips
 from adarray.compiler.stencil.line_groups import Lines
@@ -54,6 +55,8 @@ from adarray.compiler.stencil.strips import Strips
 # in memory anyway is not known (see `Recompute`). With what is near, a value may come from another
 # one and from what an operation gives of inputs.
 ROUNDS = (1, False), (2, False), (5, False), (2, True)
+# Values that a kernel stores for loops of its own, at most.
+STORED = 2
 # The share of the time without it that steps on a line in one kernel are worth.
 WORTH = 0.9
 
@@ -365,6 +368,14 @@ class Planner:
             if not self.recompute.choose(group, nodes):
                 break
             nodes = self._nodes(group, wanted)
+        if group.kind == "rows" and isinstance(self.target, GpuTarget) and not self.late:
+            for _ in range(STORED):
+                value = worth_storing(group, nodes, wanted, self.target)
+                if value is None:
+                    break
+                self._request(value)
+                wanted = self._wanted(group)
+                nodes = self._nodes(group, wanted)
         self.nodes[group.index] = nodes
 
     def _choose_line(self, group: Group) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from adarray.compiler.ir.domains import AffineIndex
+from adarray.compiler.ir.domains import AffineIndex, Maps
 from adarray.compiler.ir.primitives import Map
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.target import GpuTarget
@@ -50,14 +50,24 @@ def readings_in_place(order: list[KernelNode]) -> dict[Value, int]:
                 continue
             known = read.setdefault(ref.memory.value, set())
             for place in places if len(known) < MOST else ():
-                known.add(ref.at and _moved(ref.at, place))
+                known.add(read_from(ref.at, place))
     return {value: len(at) for value, at in read.items()}
 
 
-def _moved(at: AffineIndex, place: tuple[int, ...]) -> AffineIndex:
+def read_from(at: AffineIndex | None, place: tuple[int, ...]) -> AffineIndex | None:
     """Return what is read at a place that lies so far from where it is computed otherwise."""
+    if at is None:
+        return None
     shifts = sum(coef * place[axis] for axis, coef in at.terms if axis < len(place))
     return at._replace(const=at.const + shifts)
+
+
+def shifted(place: tuple[int, ...], maps: Maps) -> tuple[int, ...]:
+    """Return the place at which an operand is computed for one of what reads it."""
+    shifts = tuple(m.const for m in maps)
+    if len(place) != len(shifts):
+        return shifts
+    return tuple(a + b for a, b in zip(place, shifts, strict=True))
 
 
 def _places(order: list[KernelNode]) -> Iterator[tuple[KernelNode, set[tuple[int, ...]]]]:
@@ -71,13 +81,7 @@ def _places(order: list[KernelNode]) -> Iterator[tuple[KernelNode, set[tuple[int
                 continue
             known = places.setdefault(ref.node, set())
             for place in at if len(known) < MOST else ():
-                shifts = [m.const for m in ref.maps]
-                same = len(place) == len(shifts)
-                known.add(
-                    tuple(a + b for a, b in zip(place, shifts, strict=True))
-                    if same
-                    else tuple(shifts)
-                )
+                known.add(shifted(place, ref.maps))
 
 
 def _cost(node: KernelNode) -> int:
