@@ -99,7 +99,7 @@ class Lowering(Folds):
     most : int
         Iterations from which on an outer loop runs over no more loops.
     flat : bool
-        Whether the loops of a nest are one, which all threads of a row share.
+        Whether nests that fold all their iterations are one loop, which threads of a row share.
 
     Attributes
     ----------
@@ -126,10 +126,10 @@ class Lowering(Folds):
     ) -> None:
         self.order = order
         self.wide = wide
-        self.flat = flat
         self.narrow = False
         self.most = most
         self.can_grow = False
+        self.flat = flat
         self.nested = False
         self.stored = stored
         self.outer = outer
@@ -434,7 +434,9 @@ class Lowering(Folds):
 
     def _loops(self, nest: frozenset[int], works: list[NestWork]) -> list[int]:
         """Return the loops of a nest, outermost first; the last one is the vector loop."""
-        order = self._nest_order(nest, works)
+        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
+        order = [c for c in largest.classes or () if c in nest]
+        order += sorted(nest - set(order))
         if self.blocked:
             return [*(c for c in order if c != self.outer), self.outer]
         if len(order) == 1:
@@ -454,13 +456,6 @@ class Lowering(Folds):
             self.narrow |= not self.wide
             last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
-
-    @staticmethod
-    def _nest_order(nest: frozenset[int], works: list[NestWork]) -> list[int]:
-        """Return the loops of a nest in the order of the axes of its largest arrays."""
-        largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
-        order = [c for c in largest.classes or () if c in nest]
-        return order + sorted(nest - set(order))
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
         """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
@@ -504,18 +499,16 @@ class Lowering(Folds):
 
         Few threads would share the last one where it is short, and go through the others in turn.
         Operands that are broadcast along some of them keep these from becoming one axis; threads
-        take the index apart for those. With `flat`, a nest that folds all its iterations
-        is one loop: otherwise threads of a block wait for each other in every iteration
-        of the outer ones.
+        take the index apart for those.
         """
         if not self.spread or self.blocked or self.outer < 0 or len(nest) < 2:
             return []
-        if self._folds_all(nest, works):
-            self.nested = True
-            if self.flat:
-                return self._nest_order(nest, works)
         largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
         order = [c for c in largest.classes or () if c in nest]
+        if len(order) == len(nest) and self._folds_all(nest, works):
+            self.nested = True
+            if self.flat:
+                return order
         flat: list[int] = []
         while order and (not flat or math.prod(self.extents[c] for c in flat) < WIDE):
             if not flattens(self.order, [w.node for w in works], [order[-1], *flat], self.extents):
@@ -524,13 +517,18 @@ class Lowering(Folds):
         return flat if len(flat) > 1 else []
 
     def _folds_all(self, nest: frozenset[int], works: list[NestWork]) -> bool:
-        """Whether a nest folds all its iterations, and has nothing in local memory."""
+        """Whether a nest folds all its iterations, and stores what has no end in between.
+
+        Threads of a block would wait for each other in every iteration of its outer loops. Which
+        piece of an array it is that they read, they choose by its index.
+        """
         folds = [w.node for w in works if w.what == "fold"]
-        if not folds or any(w.what == "keep" for w in works):
-            return False
-        if any(self._end(w.node, c) != self.extents[c] for w in works for c in nest):
-            return False
-        return not any(nest & set(node.result) for node in folds)
+        return (
+            bool(folds)
+            and all(w.what != "keep" for w in works)
+            and all(self._end(w.node, c) == self.extents[c] for w in works for c in nest)
+            and not any(nest & set(node.result) for node in folds)
+        )
 
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""
@@ -550,7 +548,12 @@ class Lowering(Folds):
         It runs over all loops of `flat`, if there are any, and is one part.
         """
         scope, v = self.scope, self.values
-        partial = self._partials([n for n in folds if self._folds_over(n, vector)])
+        partial: dict[KernelNode, str] = {}
+        for node in folds:
+            if self._folds_over(node, vector):
+                name = self._partial(node)
+                if name:
+                    partial[node] = name
         v.bad = ""
         count = math.prod(self.extents[c] for c in flat or [vector])
         for low, high in [(0, count)] if flat else self._segments(vector, works):
@@ -563,7 +566,10 @@ class Lowering(Folds):
             for w in works:
                 if not flat and self._end(w.node, vector) < high:
                     continue
-                self._iterate(w, partial)
+                if w.what == "fold":
+                    self._fold(w.node, self._index(w.node), partial)
+                else:
+                    self._keep(w, self._result_index(w.node))
             for c in flat or [vector]:
                 del self.vars[c]
             body = scope.close()
@@ -572,25 +578,11 @@ class Lowering(Folds):
                 (integer(0), self._product(flat)) if flat else self._range(vector, low, high)
             )
             scope.emit(For(name, start, stop, body, "vector"))
-        self._refuse()
-        for node in partial:
-            self._merge(node, partial[node])
-
-    def _partials(self, folds: list[KernelNode]) -> dict[KernelNode, str]:
-        """Declare the scalars that folds of a vector loop have."""
-        return {node: name for node in folds if (name := self._partial(node))}
-
-    def _iterate(self, work: NestWork, partial: dict[KernelNode, str]) -> None:
-        """Write what an iteration of a vector loop does with a node."""
-        if work.what == "fold":
-            self._fold(work.node, self._index(work.node), partial)
-        else:
-            self._keep(work, self._result_index(work.node))
-
-    def _refuse(self) -> None:
-        """Leave the kernel if an index was out of range."""
-        if self.values.bad:
-            self.scope.emit(If(Var("bool", self.values.bad), (Fail(1),)))
+        if v.bad:
+            scope.emit(If(Var("bool", v.bad), (Fail(1),)))
+        for node in folds:
+            if node in partial:
+                self._merge(node, partial[node])
 
     def _keep(self, work: NestWork, index: Index) -> None:
         node = work.node

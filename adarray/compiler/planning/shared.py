@@ -104,9 +104,8 @@ class SharedKernels:
 
         def write(wide: bool, most: int, flat: bool) -> tuple[Lowering, Lowered]:
             lowering = Lowering(
-                order, stored, outer, extents,
-                target=self.target, wide=wide, most=most, flat=flat,
-            )  # fmt: skip
+                order, stored, outer, extents, target=self.target, wide=wide, most=most, flat=flat
+            )
             lowering.access = access
             lowering.literal = self.literal if outer < 0 else 0
             return lowering, lowering.run()
@@ -114,19 +113,17 @@ class SharedKernels:
         lowering, best = write(False, SPREAD, False)
         if not isinstance(self.target, GpuTarget):
             return best
-        others = lowering.narrow or lowering.can_grow or lowering.nested
-        time = _span(best, self.target) if others else 0.0
-        tried = [(True, SPREAD, False)] * lowering.narrow
-        tried += [(True, ALL, False)] * lowering.can_grow
+        tried = [(True, SPREAD, False)] * lowering.narrow + [(True, ALL, False)] * lowering.can_grow
         tried += [(False, SPREAD, True)] * lowering.nested
-        tried += [(True, SPREAD, True)] * (lowering.narrow and lowering.nested)
+        time = _span(best, self.target) if tried else 0.0
         for wide, most, flat in tried:
             lowering, other = write(wide, most, flat)
             span = _span(other, self.target)
-            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) <= time:
+            gain = 1 if _has_arrays(best) > _has_arrays(other) else GAIN
+            if gain * span <= time and (time or not flat):
                 best, time = other, span
-            if lowering.can_grow and (True, ALL, flat) not in tried:
-                tried.append((True, ALL, flat))
+            more = [(True, ALL, flat)] * lowering.can_grow + [(wide, most, True)] * lowering.nested
+            tried += [x for x in more if x not in tried]
         return best
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:
