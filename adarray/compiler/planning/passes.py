@@ -20,6 +20,7 @@ from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.pieces import read_in_whole
+from adarray.compiler.rewrite.scipy_transforms import scipy_transforms
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
 
@@ -28,6 +29,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("fourier_calls", fourier_calls),
+    ("scipy_transforms", scipy_transforms),
     ("long_scans", long_scans),
     ("few_places", few_places),
     ("stacked", stacked),

@@ -79,7 +79,9 @@ def test_whole_rows_are_moved_in_one_loop(name: str, gradient: bool) -> None:
     if gradient:
         f = adarray.grad(lambda x, y: np.sum(WHOLE_ROWS[name](x, y) ** 2))
     planned = checked(f, x, y)
-    assert not nested(planned) or name == "written"  # regions are steps of their own
+    if name == "written" or (gradient and name == "fixed_ends"):
+        return  # regions are steps of their own; rows of two lengths have loops of their own
+    assert not nested(planned)
 
 
 def along_columns(x: Any, y: Any) -> Any:
