@@ -22,7 +22,7 @@ if str(ROOT) not in sys.path:
 with warnings.catch_warnings():  # the suite makes warnings errors, for itself
     from asv_bench.gpu import random as on_gpus
     from asv_bench.jit import random as on_processors
-    from asv_bench.random_programs import race, report, writer
+    from asv_bench.random_programs import race, report, rounding, writer
     from asv_bench.random_programs.named import NAMED
     from asv_bench.random_programs.programs import (
         described,
@@ -176,3 +176,28 @@ def test_ours_is_timed_beside_a_peer(tmp_path: Path, capsys: Any) -> None:
     (measured,) = json.loads(path.read_text())["programs"].values()
     assert set(measured["times"]) == {"jit-serial", "adarray-numpy"}
     assert "jit-serial on random programs" in capsys.readouterr().out
+
+
+def test_what_cancels_is_judged_by_its_rounding_errors() -> None:
+    true = [2.5, 1e-20, 0.0, 3.0, -1.0]
+    reference = [2.5, 2e-9, 1e-9, 3.0, -1.0]
+    good = [2.5, 9e-9, -4e-9, 3.0, -1.0]
+    alike = rounding.rounded_alike
+    assert alike(good, reference, true, 2e-3)
+    assert alike(reference, reference, true, 2e-3)
+    for k, wrong in ((0, 2.6), (1, 1e-7), (3, 3.1), (4, -0.9), (2, float("nan"))):
+        assert not alike([*good[:k], wrong, *good[k + 1 :]], reference, true, 2e-3)
+    assert not alike(good[:3], reference, true, 2e-3)
+    assert not alike([2.5, 1e-3, 0.0, 3.0, -1.0], [2.5, 1e-3, 0.0, 3.0, -1.0], true, 2e-3)
+
+
+def test_double_precision_tells_the_gradient_that_is_zero() -> None:
+    """The variance does not depend on a shift, except by rounding."""
+    name = "9522:1000:2000"
+    assert "np.var(a1, axis=0)" in described(name)
+    digest = rounding.exact(name)
+    w = workload_of(name)
+    variables, constants = w.data()
+    assert len(digest) == 1 + 2 * len(variables)
+    assert digest[0] == pytest.approx(float(w.body(np, *variables, *constants)), rel=1e-4)
+    assert min(map(abs, digest)) < 1e-14

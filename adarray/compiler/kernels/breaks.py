@@ -42,17 +42,13 @@ def borders(
 def _own(node: KernelNode, index: Index, name: str, places: set[int]) -> None:
     """Add the borders of a node that chooses among its operands."""
     match node.operation:
-        case UpdateSlice() as p:
-            shape = node.value.args[1].shape
-            for axis, (at, first, n) in enumerate(zip(index, p.starts, shape, strict=True)):
-                if covers(node, p, axis):
-                    continue
-                _add(at, first, name, places)
-                _add(at, first + n, name, places)
+        case UpdateSlice():
+            for axis, (at, region) in enumerate(zip(index, node.regions, strict=True)):
+                if not covers(node, axis):
+                    for border in region:
+                        _add(at, border, name, places)
         case Concatenate() as p:
-            start = 0
-            for a in node.value.args[:-1]:
-                start += a.shape[p.axis]
+            for start, _ in node.regions[1:]:
                 _add(index[p.axis], start, name, places)
 
 

@@ -1,5 +1,8 @@
 """Collapsing axes: two loops that every value and array runs through as one become one.
 
+Whole rows are moved as their elements are, one after the other, so a stencil along the first of two
+axes, and regions of whole rows, are no obstacle.
+
 References
 ----------
 - C. D. Polychronopoulos, "Loop coalescing: a compiler transformation for parallel machines", ICPP
@@ -32,6 +35,7 @@ from adarray.compiler.kernels.nodes import (
 COLLAPSIBLE: frozenset[type[Operation]] = frozenset({Map, Folded, View, Constant})
 # Those that choose among operands along some of their axes; others may be collapsed.
 CHOOSING: frozenset[type[Operation]] = frozenset({Concatenate, UpdateSlice, GatherND, Iota})
+KINDS = COLLAPSIBLE | CHOOSING
 
 
 def collapse(
@@ -39,26 +43,23 @@ def collapse(
     stored: dict[KernelNode, ValueMemory],
     outer: int,
     extents: list[int],
-    through: bool = False,
+    rows: bool = False,
 ) -> int:
     """Merge classes in `order`, in place, as long as some can be; return the outer class.
 
-    With `through`, values that are computed again where they are read do not stand in the way,
-    nor do those that choose among operands along other axes.
+    Values that are computed again where they are read do not stand in the way, nor do those that
+    choose among operands along other axes; with `rows`, nor do those that choose among whole rows.
     """
     count = len(extents)
-    kinds = COLLAPSIBLE | CHOOSING if through else COLLAPSIBLE
-    placed = _placed(order, kinds, extents) if through else []
-    outer = _collapse(order, stored, outer, extents, kinds)
+    placed = _placed(order, extents)
+    outer = _Collapse(order, stored, extents, count, rows, placed).run(outer)
     for n in placed:
         n.classes = None
     del extents[count:]
     return outer
 
 
-def _placed(
-    order: list[KernelNode], kinds: frozenset[type[Operation]], extents: list[int]
-) -> list[KernelNode]:
+def _placed(order: list[KernelNode], extents: list[int]) -> list[KernelNode]:
     """Give nodes without classes those of their readers, where all read them at their own indices.
 
     Axes that some reader reads elsewhere get classes of their own, which nothing else has.
@@ -67,7 +68,7 @@ def _placed(
     placed = []
     for n in reversed(order):
         readers = wanted.get(n, [])
-        if n.classes is None and readers and type(n.operation) in kinds:
+        if n.classes is None and readers and type(n.operation) in KINDS:
             n.classes = _common(readers, n.shape, extents)
             if n.classes is not None:
                 placed.append(n)
@@ -112,176 +113,241 @@ def _classes_of(r: Ref, reader: KernelNode) -> tuple[int, ...] | None:
     return tuple(classes)
 
 
-def _collapse(
-    order: list[KernelNode],
-    stored: dict[KernelNode, ValueMemory],
-    outer: int,
-    extents: list[int],
-    kinds: frozenset[type[Operation]],
-) -> int:
-    if any(n.classes is not None and type(n.operation) not in kinds for n in order):
-        return outer
-    own = [n for n in order if n.classes is not None]
-    if not own:
-        return outer
-    single = [n for n in order if n.classes is None]
-    tried: set[tuple[int, int]] = set()
-    while True:
-        pair = _candidate(own, tried)
-        if pair is None:
+class _Collapse:
+    """Merges of classes of some nodes.
+
+    Parameters
+    ----------
+    order : list of KernelNode
+    stored : dict
+        Memory of the nodes whose results are written.
+    extents : list of int
+        Of each class.
+    count : int
+        Classes from here on are of axes that are read elsewhere than at the reader's index.
+    rows : bool
+        Whether nodes may choose among whole rows, and be read some rows away.
+    again : list of KernelNode
+        Nodes that are computed again wherever they are read.
+    """
+
+    def __init__(
+        self,
+        order: list[KernelNode],
+        stored: dict[KernelNode, ValueMemory],
+        extents: list[int],
+        count: int,
+        rows: bool,
+        again: list[KernelNode],
+    ) -> None:
+        self.own = [n for n in order if n.classes is not None]
+        self.again = frozenset(again)  # computed wherever they are read
+        self.single = [n for n in order if n.classes is None]
+        self.stored = stored
+        self.extents = extents
+        self.count = count
+        self.rows = rows
+        self.kept = False  # whether other rows of an own node may have to be there, too
+        # By node: the axes of the two classes that are to be merged, if it has them.
+        self.places: dict[KernelNode, tuple[int, int] | None] = {}
+
+    def run(self, outer: int) -> int:
+        """Merge classes as long as some can be; return the outer class."""
+        if any(type(n.operation) not in KINDS for n in self.own):
             return outer
-        tried.add(pair)
-        first, second = pair
-        if any(_has(r.node, first, second) for n in single for r in n.args):
-            continue
-        if all(_fits(n, first, second, extents, stored) for n in own):
-            for n in own:
-                _merge(n, first, second, stored)
-            extents[first] *= extents[second]
-            if outer == second:
-                outer = first
-            tried.clear()
+        tried: set[tuple[int, int]] = set()
+        while (pair := self._candidate(tried)) is not None:
+            tried.add(pair)
+            first, second = pair
+            # What an iteration of the outer loop keeps, it may read at any place of other loops.
+            self.kept = second == outer
+            if any(_has(r.node, first, second) for n in self.single for r in n.args):
+                continue
+            if not self._place(first, second):
+                continue
+            if self.rows:
+                self._name_rows(self.extents[second])
+            if all(self._fits(n, first, second) for n in self.own):
+                self._merge_all(second)
+                if outer == second:
+                    outer = first
+                tried.clear()
+        return outer
 
-
-def _candidate(own: list[KernelNode], tried: set[tuple[int, int]]) -> tuple[int, int] | None:
-    for n in own:
-        assert n.classes is not None
-        classes = [c for c in n.classes if c >= 0]
-        for pair in itertools.pairwise(classes):
-            if pair not in tried:
-                return pair
-    return None
-
-
-def _position(n: KernelNode, first: int, second: int) -> int | None:
-    """Return the axis of `first`, -1 if neither class occurs, None if they are apart."""
-    assert n.classes is not None
-    classes = n.classes
-    if first not in classes and second not in classes:
-        return -1
-    if first not in classes:
+    def _candidate(self, tried: set[tuple[int, int]]) -> tuple[int, int] | None:
+        for n in self.own:
+            assert n.classes is not None
+            classes = [c for c in n.classes if c >= 0]
+            for pair in itertools.pairwise(classes):
+                if pair not in tried:
+                    return pair
         return None
-    a = classes.index(first)
-    b = a + 1
-    while b < len(classes) and classes[b] < 0:
-        b += 1
-    if b == len(classes) or classes[b] != second:
-        return None
-    return a
 
+    def _place(self, first: int, second: int) -> bool:
+        """Find the axes of two classes in all nodes; return False if they are apart in one."""
+        self.places.clear()
+        for n in self.own:
+            assert n.classes is not None
+            if first not in n.classes and second not in n.classes:
+                self.places[n] = None
+                continue
+            if second not in n.classes:
+                return False
+            b = n.classes.index(second)
+            a = b - 1
+            while a >= 0 and n.classes[a] < 0:
+                a -= 1
+            if a < 0 or not (n.classes[a] == first or (self.rows and n.classes[a] >= self.count)):
+                return False
+            if n.classes[a] != first and first in n.classes:
+                return False
+            self.places[n] = a, b
+        return True
 
-def _other(n: KernelNode, a: int) -> int:
-    """Return the axis that follows axis `a`, past those of length 1."""
-    assert n.classes is not None
-    b = a + 1
-    while n.classes[b] < 0:
-        b += 1
-    return b
+    def _name_rows(self, extent: int) -> None:
+        """Read pieces of one row at the index of the row, as those of several rows are.
 
+        They are read nowhere else, so it is the same element.
+        """
+        for n, place in self.places.items():
+            if place is None:
+                continue
+            a, b = place
+            for r, (start, stop) in zip(n.args, _rows_of_pieces(n, a), strict=False):
+                if r.at is None or stop - start != 1 or any(axis == a for axis, _ in r.at.terms):
+                    continue
+                step = dict(r.at.terms).get(b, 0) * extent
+                if step:
+                    terms = tuple(sorted((*r.at.terms, (a, step))))
+                    r.at = AffineIndex(r.at.const - start * step, terms)
 
-def _fits(
-    n: KernelNode,
-    first: int,
-    second: int,
-    extents: list[int],
-    stored: dict[KernelNode, ValueMemory],
-) -> bool:
-    a = _position(n, first, second)
-    if a is None:
-        return False
-    if a < 0:  # it has neither loop, and may yet read an element of what has both
-        return not any(_has(r.node, first, second) for r in n.args)
-    b = _other(n, a)
-    if (a in n.folded) != (b in n.folded) or _chooses(n, a) or _chooses(n, b):
-        return False
-    if n in stored and a not in n.folded:
-        strides = stored[n].strides
-        k, m = n.unfolded.index(a), n.unfolded.index(b)
-        if strides[k] != strides[m] * extents[second]:
+    def _fits(self, n: KernelNode, first: int, second: int) -> bool:
+        place, extent = self.places[n], self.extents[second]
+        if place is None:  # it has neither loop, and may yet read an element of what has both
+            return not any(_has(r.node, first, second) for r in n.args)
+        a, b = place
+        if (a in n.folded) != (b in n.folded) or self._chooses(n, a, b):
             return False
-    return all(_ref_fits(r, a, b, extents[second], first, second) for r in n.args)
+        if n in self.stored and a not in n.folded:
+            strides = self.stored[n].strides
+            k, m = n.unfolded.index(a), n.unfolded.index(b)
+            if strides[k] != strides[m] * extent:
+                return False
+        return all(self._ref_fits(r, a, b, extent) for r in n.args)
+
+    def _chooses(self, n: KernelNode, a: int, b: int) -> bool:
+        """Whether a node chooses among its operands by its index along one of two axes."""
+        match n.operation:
+            case Concatenate() as p:
+                return p.axis == b or (p.axis == a and not self.rows)
+            case Iota() as p:
+                return p.axis in (a, b)
+            case UpdateSlice():
+                return not covers(n, b) or not (covers(n, a) or self.rows)
+            case _:  # indices of a gather are read along their own axes, which have no other
+                return False
+
+    def _ref_fits(self, r: Ref, a: int, b: int, extent: int) -> bool:
+        if r.at is not None:
+            coefs = dict(r.at.terms)
+            return coefs.get(a, 0) == coefs.get(b, 0) * extent
+        assert r.node is not None
+        assert r.maps is not None
+        if r.node.classes is None:
+            return not any(axis in (a, b) for m in r.maps for axis, _ in m.terms)
+        place = self._result_axes(r.node)
+        for k, m in enumerate(r.maps):
+            if k in place:
+                own = (a, b)[place.index(k)]
+                away = self.rows and own == a and (r.node in self.again or not self.kept)
+                if m.terms != ((own, 1),) or (m.const and not away):
+                    return False
+            elif any(axis in (a, b) for axis, _ in m.terms):
+                return False
+        return True
+
+    def _result_axes(self, n: KernelNode) -> list[int]:
+        """Return the axes of a node's result that belong to the two classes, in that order."""
+        unfolded = n.unfolded
+        return [unfolded.index(axis) for axis in self.places[n] or () if axis in unfolded]
+
+    def _merge_all(self, second: int) -> None:
+        extent = self.extents[second]
+        merged = {n.classes[p[0]] for n, p in self.places.items() if p and n.classes}
+        for n in self.own:  # readings first, by the axes as they are
+            for r in n.args:
+                if r.node is not None and r.node.classes is not None:
+                    r.maps = self._merged_maps(r, extent)
+        for n in self.own:
+            self._merge(n, extent)
+        for c in merged:
+            self.extents[c] *= extent
+
+    def _merge(self, n: KernelNode, extent: int) -> None:
+        """Make the two classes one axis of a node: the second one gets length 1."""
+        place = self.places[n]
+        if place is None:
+            return
+        a, b = place
+        if n in self.stored and a not in n.folded:
+            memory = self.stored[n]
+            strides = list(memory.strides)
+            strides[n.unfolded.index(a)] = strides[n.unfolded.index(b)]
+            memory.strides = tuple(strides)
+        for r in n.args:
+            if r.at is not None:
+                coefs = dict(r.at.terms)
+                step = coefs.pop(b, 0)
+                coefs.pop(a, 0)
+                if step:
+                    coefs[a] = step
+                r.at = AffineIndex(r.at.const, tuple(sorted(coefs.items())))
+        n.regions = _merged_regions(n, a, b, extent)
+        classes, shape = list(n.classes or ()), list(n.shape)
+        shape[a] *= shape[b]
+        shape[b] = 1
+        classes[b] = -1
+        n.classes, n.shape = tuple(classes), tuple(shape)
+
+    def _merged_maps(self, r: Ref, extent: int) -> Maps:
+        """Return the maps of a reading after the axes of what it reads are merged."""
+        assert r.maps is not None
+        assert r.node is not None
+        place = self._result_axes(r.node)
+        if not place:
+            return r.maps
+        maps = list(r.maps)
+        first, second = place
+        maps[first] = AffineIndex(maps[first].const * extent, maps[first].terms)
+        maps[second] = AffineIndex(0, ())
+        return tuple(maps)
 
 
-def _chooses(n: KernelNode, axis: int) -> bool:
-    """Whether a node chooses among its operands by its index along an axis."""
+def _rows_of_pieces(n: KernelNode, axis: int) -> tuple[tuple[int, int], ...]:
+    """Return where on an axis the operands of a choice along it lie, one for each."""
     match n.operation:
-        case Concatenate() | Iota() as p:
-            return p.axis == axis
-        case UpdateSlice() as p:
-            return not covers(n, p, axis)
-        case _:  # indices of a gather are read along their own axes, which have no other
-            return False
+        case Concatenate() as p if p.axis == axis:
+            return n.regions
+        case UpdateSlice():
+            return (0, n.shape[axis]), n.regions[axis]
+        case _:
+            return ()
+
+
+def _merged_regions(n: KernelNode, a: int, b: int, extent: int) -> tuple[tuple[int, int], ...]:
+    """Return the regions of a node whose axes `a` and `b` are merged."""
+    match n.operation:
+        case Concatenate() as p if p.axis == a:
+            return tuple((start * extent, stop * extent) for start, stop in n.regions)
+        case UpdateSlice():
+            regions = list(n.regions)
+            regions[a] = regions[a][0] * extent, regions[a][1] * extent
+            regions[b] = 0, 1
+            return tuple(regions)
+        case _:
+            return n.regions
 
 
 def _has(n: KernelNode | None, first: int, second: int) -> bool:
     """Whether one of two classes is an axis of a node's result."""
     return n is not None and n.classes is not None and bool({first, second} & set(n.result))
-
-
-def _ref_fits(r: Ref, a: int, b: int, extent: int, first: int, second: int) -> bool:
-    if r.at is not None:
-        coefs = dict(r.at.terms)
-        return coefs.get(a, 0) == coefs.get(b, 0) * extent
-    assert r.node is not None
-    assert r.maps is not None
-    if r.node.classes is None:
-        return not any(axis in (a, b) for m in r.maps for axis, _ in m.terms)
-    place = _result_axes(r.node, first, second)
-    for k, m in enumerate(r.maps):
-        axes = [axis for axis, _ in m.terms]
-        if k in place:
-            if m != AffineIndex(0, (((a, b)[place.index(k)], 1),)):
-                return False
-        elif a in axes or b in axes:
-            return False
-    return True
-
-
-def _result_axes(n: KernelNode, first: int, second: int) -> list[int]:
-    """Return the axes of a node's result that belong to the two classes, in that order."""
-    result = n.result
-    return [result.index(c) for c in (first, second) if c in result]
-
-
-def _merge(n: KernelNode, first: int, second: int, stored: dict[KernelNode, ValueMemory]) -> None:
-    """Make the two classes one axis of a node: the second one gets length 1."""
-    for r in n.args:
-        if r.node is not None and r.node.classes is not None:
-            r.maps = _merged_maps(r)
-    a = _position(n, first, second)
-    assert a is not None
-    if a < 0:
-        return
-    b = _other(n, a)
-    if n in stored and a not in n.folded:
-        memory = stored[n]
-        strides = list(memory.strides)
-        strides[n.unfolded.index(a)] = strides[n.unfolded.index(b)]
-        memory.strides = tuple(strides)
-    for r in n.args:
-        if r.at is not None:
-            coefs = dict(r.at.terms)
-            step = coefs.pop(b, 0)
-            coefs.pop(a, 0)
-            if step:
-                coefs[a] = step
-            r.at = AffineIndex(r.at.const, tuple(sorted(coefs.items())))
-    classes, shape = list(n.classes or ()), list(n.shape)
-    shape[a] *= shape[b]
-    shape[b] = 1
-    classes[b] = -1
-    n.classes, n.shape = tuple(classes), tuple(shape)
-
-
-def _merged_maps(r: Ref) -> Maps:
-    """Return the maps of a reading after its target's axes are merged."""
-    assert r.maps is not None
-    assert r.node is not None
-    # The target comes earlier: it is merged already, and has only the first class; the
-    # second one's axis has length 1 now.
-    value_axes = r.node.unfolded
-    assert r.node.classes is not None
-    return tuple(
-        AffineIndex(0, ()) if r.node.classes[axis] < 0 else m
-        for axis, m in zip(value_axes, r.maps, strict=True)
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -10,6 +11,7 @@ from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import AffineIndex, Maps, Shape, Use, identity, linear, strided
 from adarray.compiler.ir.primitives import (
+    Concatenate,
     Constant,
     DType,
     Iota,
@@ -145,11 +147,14 @@ class KernelNode:
         Of computing one element from memory and folds.
     ring : Ring or None
         Rows of it that an earlier stage of the kernel has computed.
+    regions : tuple of (int, int)
+        Where the pieces of a concatenation begin and end along its axis, and the piece of an
+        update along each axis.
     """
 
     __slots__ = (
-        "args", "classes", "cost", "counted", "dtype", "folded", "operation", "ring", "shape",
-        "total", "value",
+        "args", "classes", "cost", "counted", "dtype", "folded", "operation", "regions", "ring",
+        "shape", "total", "value",
     )  # fmt: skip
 
     def __init__(self, value: Value, classes: tuple[int, ...] | None) -> None:
@@ -165,6 +170,7 @@ class KernelNode:
         self.args: list[Ref] = []
         self.cost = 0
         self.ring: RowsAtHand | None = None
+        self.regions = regions_of(value)
 
     @property
     def unfolded(self) -> tuple[int, ...]:
@@ -191,7 +197,7 @@ def duplicates(order: list[KernelNode]) -> dict[KernelNode, KernelNode]:
         copy = copies[node] = KernelNode(node.value, node.classes)
         copy.operation, copy.shape, copy.folded = node.operation, node.shape, node.folded
         copy.dtype, copy.total, copy.counted = node.dtype, node.total, node.counted
-        copy.cost, copy.ring = node.cost, node.ring
+        copy.cost, copy.ring, copy.regions = node.cost, node.ring, node.regions
         copy.args = [
             Ref(copies[r.node] if r.node else None, r.memory, r.maps, r.at, r.use)
             for r in node.args
@@ -199,10 +205,21 @@ def duplicates(order: list[KernelNode]) -> dict[KernelNode, KernelNode]:
     return copies
 
 
-def covers(node: KernelNode, update: UpdateSlice, axis: int) -> bool:
+def regions_of(value: Value) -> tuple[tuple[int, int], ...]:
+    """Return where the operands of a concatenation, or the piece of an update, lie."""
+    match value.primitive:
+        case Concatenate() as p:
+            ends = list(itertools.accumulate(a.shape[p.axis] for a in value.args))
+            return tuple(zip([0, *ends], ends, strict=False))
+        case UpdateSlice() as p:
+            return tuple((s, s + n) for s, n in zip(p.starts, value.args[1].shape, strict=True))
+        case _:
+            return ()
+
+
+def covers(node: KernelNode, axis: int) -> bool:
     """Whether what an update writes has the whole of an axis, so that no index is outside of it."""
-    piece, whole = node.value.args[1].shape, node.value.shape
-    return update.starts[axis] == 0 and piece[axis] == whole[axis]
+    return node.regions[axis] == (0, node.shape[axis])
 
 
 class Nodes:

@@ -239,19 +239,17 @@ class Values:
 
     def _update_slice(self, p: UpdateSlice, node: KernelNode, index: Index) -> ExprAtLevel:
         base, piece = node.args
-        starts = p.starts
         inside: list[Expr] = []
         depth = 0
         where: list[Affine] = []
-        shape = node.value.args[1].shape
-        for axis, (at, start, n) in enumerate(zip(index, starts, shape, strict=True)):
-            if covers(node, p, axis):
+        for axis, (at, (start, stop)) in enumerate(zip(index, node.regions, strict=True)):
+            if covers(node, axis):
                 where.append(at)
                 continue
             low, high = self.scope.bounds(at)
-            if high < start or low >= start + n:
+            if high < start or low >= stop:
                 return self.read(base, index)
-            clamped, conditions, d = self._inside(at, start, start + n)
+            clamped, conditions, d = self._inside(at, start, stop)
             where.append(clamped)
             inside += conditions
             depth = max(depth, d)
@@ -319,12 +317,11 @@ class Values:
         axis = p.axis
         at = index[axis]
         low, high = self.scope.bounds(at)
-        borders, start = [], 0
-        for a, ref in zip(node.value.args, node.args, strict=True):
-            stop = start + a.shape[axis]
-            if low < stop and high >= start and stop > start:
-                borders.append((start, stop, ref))
-            start = stop
+        borders = [
+            (start, stop, ref)
+            for (start, stop), ref in zip(node.regions, node.args, strict=True)
+            if low < stop and high >= start and stop > start
+        ]
         if len(borders) == 1:
             return self.read(borders[0][2], index)
         if self.stage is not None:
@@ -416,7 +413,7 @@ class Values:
         for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:
             below = Apply("bool", "less", (position, self._bound(stop)))
             expr = Apply("int64", "where", (below, self.scope.index(row)[0], expr))
-        name = self.index_let(key, expr, depth, 0, node.value.shape[k] - 1)
+        name = self.index_let(key, expr, depth, 0, node.shape[node.unfolded[k]] - 1)
         return self.value(node, (*seen[0][:k], Affine(0, ((name, 1),)), *seen[0][k + 1 :]))
 
     def _gather(self, p: GatherND, node: KernelNode, index: Index) -> ExprAtLevel:

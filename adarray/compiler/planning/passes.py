@@ -28,6 +28,7 @@ from adarray.compiler.rewrite.pair_sides import pair_sides
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.product_costs import ON_GPU
 from adarray.compiler.rewrite.products import products
+from adarray.compiler.rewrite.scipy_transforms import scipy_transforms
 from adarray.compiler.rewrite.shared_parts import shared_parts
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
@@ -48,6 +49,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("fourier_calls", fourier_calls),
+    ("scipy_transforms", scipy_transforms),
     ("long_scans", long_scans),
     ("few_places", few_places),
     ("large_products", _large_products),

@@ -511,7 +511,7 @@ class Planner:
 
     def _lower(self, group: Group) -> Lowered:
         order, stored, outer, extents = self._part(group)
-        outer = collapse(order, stored, outer, extents, self.target.along)
+        outer = collapse(order, stored, outer, extents, rows=not self.target.along)
         return self.writer.shared_kernels.lower(order, stored, outer, extents)
 
     def _fused(self, group: Group) -> None:

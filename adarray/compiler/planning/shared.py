@@ -133,7 +133,7 @@ class SharedKernels:
             # Other pieces may read what these are computed from, by axes that do not collapse.
             own = duplicates(order)
             order, stored = list(own.values()), {own[n]: m for n, m in stored.items()}
-            outer = collapse(order, stored, outer, extents, through=True)
+            outer = collapse(order, stored, outer, extents)
         return self.lower(order, stored, outer, extents, access)
 
     def pipeline(self, p: Pipeline) -> Lowered:

@@ -1,0 +1,87 @@
+"""SciPy computes the transforms that NumPy is called for, on processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded import recorded
+
+import adarray
+from adarray.compiler.ir.interpret import interpret
+from adarray.compiler.ir.primitives import PythonCall
+from adarray.compiler.ir.program import Program
+from adarray.compiler.ir.target import GPU, CpuTarget
+from adarray.compiler.ir.verify_program import verify_program
+from adarray.compiler.rewrite import scipy_transforms as module
+from adarray.compiler.rewrite.scipy_transforms import TRANSFORMS, Transform, scipy_transforms
+
+pytest.importorskip("scipy")
+RNG = np.random.default_rng(5)
+TARGET = CpuTarget(threads=2)
+
+
+def called(program: Program) -> list[Transform]:
+    functions = [
+        v.primitive.function for v in program.values if isinstance(v.primitive, PythonCall)
+    ]
+    return [f for f in functions if isinstance(f, Transform)]
+
+
+def changed(f: Any, *arrays: np.ndarray) -> Program:
+    """Return the program of `f` with SciPy's transforms, after comparing what both compute."""
+    program = recorded(f, *arrays).program
+    made = scipy_transforms(program, TARGET)
+    verify_program(made)
+    for got, want in zip(
+        interpret(made, list(arrays)), interpret(program, list(arrays)), strict=True
+    ):
+        assert np.asarray(got).dtype == np.asarray(want).dtype
+        single = np.asarray(want).dtype.char in "fF"
+        size = float(np.max(np.abs(want), initial=1.0))
+        np.testing.assert_allclose(got, want, rtol=0, atol=(1e-5 if single else 1e-13) * size)
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(TRANSFORMS.values()))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_every_transform(name: str, dtype: str) -> None:
+    if name in ("rfft", "ihfft", "rfft2", "rfftn") and dtype.startswith("complex"):
+        pytest.skip("it takes real numbers")
+    x = (RNG.normal(size=(4, 6, 8)) + 0.5j * RNG.normal(size=(4, 6, 8))).real.astype(dtype)
+    f = getattr(np.fft, name)
+    assert [t.name for t in called(changed(lambda x: f(x), x))] == [name]
+    other = {"axes": (0, 1)} if name.endswith(("2", "n")) else {"axis": 1, "n": 5}
+    for norm in ("backward", "ortho", "forward"):
+        made = changed(lambda x, norm=norm: f(x, norm=norm, **other), x)
+        assert [t.name for t in called(made)] == [name]
+
+
+def test_gradients() -> None:
+    def f(x: Any, h: Any) -> Any:
+        return np.sum(np.fft.irfft(np.fft.rfft(x) * h) ** 2)
+
+    x, h = RNG.normal(size=(12, 30)), RNG.normal(size=16)
+    names = [t.name for t in called(changed(adarray.grad(f, argnums=(0, 1)), x, h))]
+    assert sorted(names) == ["hfft", "ihfft", "irfft", "rfft"]
+
+
+def test_threads_share_large_transforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = RNG.normal(size=(8, 32))
+    assert [t.workers for t in called(changed(lambda x: np.fft.fft(x), x))] == [1]
+    monkeypatch.setattr(module, "SHARED", 256)
+    assert [t.workers for t in called(changed(lambda x: np.fft.fft(x), x))] == [2]
+
+
+def test_what_numpy_alone_does_stays() -> None:
+    x = RNG.normal(size=(6, 8))
+    for f in (lambda x: np.fft.fftn(x, s=(4, 4), axes=(0, 1)), lambda x: np.fft.fftshift(x)):
+        assert not called(changed(f, x))
+    program = recorded(lambda x: np.fft.rfft(x), x).program
+    assert scipy_transforms(program, GPU) is program
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "find_spec", lambda _: None)
+        assert scipy_transforms(program, TARGET) is program
+    integers = np.arange(12)
+    assert not called(changed(lambda x: np.fft.fft(x), integers))
