@@ -284,7 +284,10 @@ class CompiledPlan:
 
 
 class AheadCompiler(Protocol):
-    """Compiles the kernels of a long plan while planning goes on."""
+    """Compiles the kernels of a long plan, or of many, while planning goes on."""
+
+    def next_plan(self) -> None:
+        """Take the kernels of another plan from now on."""
 
     def take(self, kernel: Kernel) -> None:
         """Take a kernel that will be in the plan, maybe several times."""

@@ -107,4 +107,4 @@ def cast_differs(library: Library, raw: Any, to: np.dtype[Any]) -> bool:
     xp = library.xp
     inside = library.run(xp.logical_and, library.run(xp.greater, wide, low),
                          library.run(xp.less, wide, high))  # fmt: skip
-    return not bool(library.receive(library.run(xp.all, inside)))
+    return not bool(library.call(np.all, (library.wrap(inside, False),), {}))

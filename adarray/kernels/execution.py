@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import warnings
@@ -16,6 +17,7 @@ from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
+from adarray.jitting.shared.background import Job
 from adarray.kernels import checking, facts, figures, lanes, ownership, parallel, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
 from adarray.kernels.care import Care
@@ -82,6 +84,8 @@ class Execution:
         self._facts: dict[Any, Any] = {}
         # By the identities of a kernel and an engine, which the entries keep alive.
         self._ready: dict[tuple[int, int, bool], tuple[ThreadKernel, BaseEngine, Any]] = {}
+        # Kernels that other threads compile, by the same; see `foresee`.
+        self._begun: dict[tuple[int, int, bool], tuple[ThreadKernel, Job]] = {}
         # By the identities of kernels, which the entries keep alive, and integers.
         self._arranged: dict[Any, tuple[ThreadKernel, ThreadKernel]] = {}
 
@@ -105,23 +109,70 @@ class Execution:
 
         `alone` says that it will run with one thread, for which a thread pool is not woken up.
         """
+        # Equal kernels have one text; a kernel that ran before is found without a look into it.
         at = engine()
+        key = (id(kernel), id(at), alone)
+        entry = self._ready.get(key)
+        if entry is None:
+            begun = self._begun.pop(key, None)
+            if begun is not None:
+                begun[1].wait()
+            run = self._built(kernel, at, counting, checkpoints, alone)
+            entry = self._ready[key] = (kernel, at, run)
+        return entry[2]
+
+    def _built(
+        self,
+        kernel: ThreadKernel,
+        at: BaseEngine,
+        counting: ThreadKernel | None,
+        checkpoints: Checkpoints | None,
+        alone: bool,
+    ) -> Any:
+        """Return what `compiled` does; no lock is held meanwhile."""
 
         def again(values: Values) -> int:
             """Return how many values come to the tape while iterations run again."""
             return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
 
-        # Equal kernels have one text; a kernel that ran before is found without a look into it.
-        key = (id(kernel), id(at), alone)
-        entry = self._ready.get(key)
-        if entry is None:
-            by = at
-            several = at.language == "C" and at.threads > 1
-            if alone and several and not parallel.is_shared(kernel):
-                by = use("serial")._engine or at
-            run = self._memoised((kernel, by), lambda: compiled(kernel, by, counting, again))
-            entry = self._ready[key] = (kernel, at, run)
-        return entry[2]
+        by = at
+        several = at.language == "C" and at.threads > 1
+        if alone and several and not parallel.is_shared(kernel):
+            by = use("serial")._engine or at
+        key = (kernel, by)
+        with self._lock:
+            run = self._texts.get(key)
+        if run is None:
+            run = compiled(kernel, by, counting, again)
+            with self._lock:
+                run = self._texts.setdefault(key, run)
+        return run
+
+    def foresee(self, launch: Launch, inputs: frozenset[str]) -> None:
+        """Begin to compile the kernel and its adjoint, which are run one after the other.
+
+        Who needs one waits for it. Only the adjoints of `of_one_thread` are known before the
+        kernel has run.
+        """
+        if self.restores(launch):
+            self._begin(self.kernel, launch)
+            with contextlib.suppress(KernelError):  # raised again where the adjoint is wanted
+                adjoint_kernel = self.of_one_thread(launch, inputs, known=True)
+                self._begin(adjoint_kernel.kernel, launch, adjoint_kernel.counting)
+
+    def _begin(
+        self, kernel: ThreadKernel, launch: Launch, counting: ThreadKernel | None = None
+    ) -> None:
+        """Have another thread compile a kernel as a launch needs it."""
+        at, kernel = engine(), self.arranged(kernel, launch)
+        key = (id(kernel), id(at), launch.alone)
+
+        def work() -> None:
+            with contextlib.suppress(Exception):  # raised again where the kernel is run
+                self._built(kernel, at, counting, None, launch.alone)
+
+        if key not in self._ready and key not in self._begun:
+            self._begun[key] = kernel, Job(work)
 
     def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:
         """Return a kernel for a launch: where it has one thread, as vectors, and shared."""

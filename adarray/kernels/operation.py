@@ -151,6 +151,12 @@ class Operation:
 
     # -- the kernel itself -------------------------------------------------------------------------
 
+    def foresee(self, launch: Launch) -> None:
+        """Begin to compile what a run and its reverse walk need."""
+        if self.keeps_results and any(launch.active):
+            wanted = zip(self.operands, launch.active, strict=True)
+            self.execution.foresee(launch, frozenset(n for n, a in wanted if a))
+
     def evaluate(self, *xs: Any, launch: Launch) -> Any:
         """Return what the kernel leaves in the arrays that it writes."""
         results = self.execution.results(launch, self._values(xs, launch))

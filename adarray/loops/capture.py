@@ -145,6 +145,11 @@ def lists_alone(names_: tuple[str, ...], values: tuple[Any, ...]) -> set[str]:
     }  # fmt: skip
 
 
+def _has_node(x: Any) -> bool:
+    """Whether a reverse walk may come by."""
+    return isinstance(x, Handle) and x._node is not None
+
+
 def _computing() -> tuple[int, bool]:
     """Return by how many threads what is recorded is computed, and whether on a device."""
     mode = MODE.get()
@@ -468,6 +473,8 @@ class LoopCall:
         expected = comparing.expected(self) if compares else None
         by_name: dict[str, Any] = {}
         if operation.outputs:  # else no iteration comes by what it writes
+            if not self.is_batched() and any(map(_has_node, operands)):
+                operation.foresee(launch)
             outputs = finish(
                 apply(operation.op, operands, {"launch": launch}), None, operation.name
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import math
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,25 @@ from asv_bench.worker import UNTIL_COMPILED, Worker, batch_size, digest_of, serv
 # take; and seconds for them.
 MORE, MORE_S = 12, 10.0
 FEW = 100_000  # elements of a gradient that its digest is made of
+# How many times longer than later calls a call may take that runs compiled code alone.
+FAST = 1.5
+
+
+def until_fast(spent: list[float], later: list[float]) -> float:
+    """Return the seconds before the first call from which on all are fast.
+
+    Parameters
+    ----------
+    spent : list of float
+        Of preparing and of each of the first calls.
+    later : list of float
+        Of calls after them.
+    """
+    usual = FAST * statistics.median(later)
+    before = len(spent)
+    while before > 1 and spent[before - 1] <= usual:
+        before -= 1
+    return sum(spent[:before])
 
 
 class ProgramWorker(Worker):
@@ -42,7 +62,7 @@ class ProgramWorker(Worker):
         -------
         dict
             ``digest``: of value and gradients; ``slopes``: along `directions`; ``gradients``:
-            whether the engine has any; ``first``: seconds until the last of the first calls;
+            whether the engine has any; ``first``: seconds until the first fast call begins;
             ``peak``: bytes that they took at most; ``note``: why it is not compiled.
         """
         del kind  # it does one thing
@@ -80,7 +100,7 @@ class ProgramWorker(Worker):
             "digest": digest_of(value, [_few(_real(g)) for g in gradients.values()]),
             "slopes": products,
             "gradients": not isinstance(self.engine, NumPyEngine),
-            "first": sum(spent),
+            "first": until_fast(spent, later),
             "peak": peak,
             "note": prepared.note(),
             "single": any(np.asarray(x).dtype in (np.float32, np.complex64) for x in data.values()),

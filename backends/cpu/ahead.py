@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from adarray_backends.cpu.compiler import (
+    ABREAST,
+    UNIT,
     allowance,
     late,
     noted,
@@ -23,14 +25,15 @@ from adarray_backends.cpu.compiler import (
     split,
     start_unit,
     stop,
+    wait_for,
 )
 from adarray_backends.cpu.executor import LONG, target_of, text_of
-from adarray_backends.cpu.kernels import kernels
+from adarray_backends.cpu.kernels import Kernels, kernels
 from adarray_native import cache as disk
 
 from adarray.base.spans import span
 from adarray.base.telling import doing
-from adarray.compiler.ir.identity import IdentitySet
+from adarray.compiler.ir.identity import IdentityMap, IdentitySet
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.print_c import printer as cprinter
 
@@ -39,15 +42,16 @@ POLL = 32
 
 
 class Unit(NamedTuple):
-    """Kernels that a compiler is at work on: their names, and what it will have written."""
+    """Kernels that a compiler is at work on: their keys by name, and what it will have written."""
 
     process: subprocess.Popen[bytes]
     target: Path
-    names: list[str]
+    keys: dict[str, str]
+    table: Kernels
 
 
 class Ahead:
-    """Compiles the kernels of one plan as they are found; a context manager.
+    """Compiles the kernels of plans as they are found; a context manager.
 
     Parameters
     ----------
@@ -59,16 +63,18 @@ class Ahead:
 
     def __init__(self, library: Any, threads: int, precise: bool = False) -> None:
         self._target = target_of(library, threads, precise)
-        self._table = kernels(library, precise)
+        # For plans with little text, and for long ones: those have flags of their own.
+        self._tables = kernels(library, precise), kernels(library, precise, quick=True)
         self._cache = disk.default()
         self._files = contextlib.ExitStack()
         self._folder: Path | None = None
-        self._seen: IdentitySet[Kernel] = IdentitySet()
-        self._keys: dict[str, str] = {}
-        self._waiting: dict[str, str] = {}
+        self._texts: IdentityMap[Kernel, tuple[str, str]] = IdentityMap()  # with names
+        self._keys: set[str] = set()  # of all that is, or was, to be compiled here
+        self._waiting: tuple[dict[str, str], dict[str, str]] = {}, {}  # texts by name
         self._running: list[Unit] = []
-        self._length = self._requests = 0
+        self._total = self._requests = self._begun = 0
         self._ended = False
+        self.next_plan()
 
     def __enter__(self) -> Ahead:
         return self
@@ -78,37 +84,78 @@ class Ahead:
     ) -> None:
         self.close()
 
+    def next_plan(self) -> None:
+        """Take the kernels of another plan from now on."""
+        self._seen: IdentitySet[Kernel] = IdentitySet()
+        self._plan: dict[str, str] = {}  # texts by name
+        self._own: set[str] = set()  # names of those that no plan before had
+        self._length = 0
+
     def take(self, kernel: Kernel) -> None:
         """Compile a kernel, now or when a processor is free beside the one that plans."""
         if self._ended:
             return
         self._requests += 1
-        if kernel in self._seen:
-            if self._waiting and self._requests % POLL == 0:
-                self._go_on()
-            return
-        self._seen.add(kernel)
         try:
-            text = text_of(kernel, self._target)
-            name = cprinter.name(text)
-            if name in self._keys:
+            if kernel in self._seen:
+                if self._requests % POLL == 0:
+                    self._go_on()
                 return
+            self._seen.add(kernel)
+            entry = self._texts.get(kernel)
+            if entry is None:
+                text = text_of(kernel, self._target)
+                entry = self._texts[kernel] = cprinter.name(text), text
+            name, text = entry
+            if name in self._plan:
+                return
+            was_long = self._length > LONG
+            self._plan[name] = text
             self._length += len(text)
-            if self._length > LONG:  # such a plan has flags of its own
-                self.close()
-                return
-            self._keys[name] = key = self._table.key(text)
-            if self._table.lacks(name, key, self._cache):
-                self._waiting[name] = text
-                self._go_on()
+            if self._length > LONG and not was_long:
+                self._lengthen()
+            else:
+                self._want(name, text)
+            self._go_on()
         except Exception:  # whoever wants the kernel will meet it again, and say it
             self.close()
 
+    def _want(self, name: str, text: str) -> None:
+        """Let a kernel of the present plan wait for the compiler, if there is none yet."""
+        is_long = self._length > LONG
+        table = self._tables[is_long]
+        key = table.key(text)
+        if key not in self._keys and table.lacks(name, key, self._cache):
+            self._keys.add(key)
+            self._own.add(name)
+            self._total += len(text)
+            self._waiting[is_long][name] = text
+
+    def _lengthen(self) -> None:
+        """Begin anew with the kernels of the present plan, as one that is long."""
+        for name in self._own:
+            self._waiting[False].pop(name, None)
+        for unit in [u for u in self._running if self._own.issuperset(u.keys)]:
+            stop(unit.process)
+            self._running.remove(unit)
+        self._own.clear()
+        for name, text in self._plan.items():
+            self._want(name, text)
+
     def _go_on(self) -> None:
         """Begin with what waits, if a processor is free beside the one that plans."""
+        if not any(self._waiting):
+            return
         self._collect()
         if len(self._running) < max(1, processors() - 1):
-            self._start(list(self._waiting))
+            is_long = not self._waiting[False]
+            names, length = [], 0
+            for name, text in self._waiting[is_long].items():
+                if names and length + len(text) > UNIT:
+                    break
+                names.append(name)
+                length += len(text)
+            self._start(is_long, names)
 
     def finish(self) -> None:
         """Compile what is left, and put all into the cache."""
@@ -116,11 +163,8 @@ class Ahead:
             return
         try:
             with span("compile", f"{len(self._keys)} kernels, ahead"):
-                for names in split(self._waiting) if self._waiting else ():
-                    self._start(names)
                 self._wait()
-                self._collect()
-            if self._keys and min(self._keys.values()).startswith("0"):  # as `Kernels.load`
+            if self._keys and min(self._keys).startswith("0"):  # as `Kernels.load`
                 self._cache.trim()
         except Exception:  # as in `take`
             pass
@@ -128,21 +172,31 @@ class Ahead:
             self.close()
 
     def _wait(self) -> None:
-        """Wait for what is compiling, as long as its compiler has for that."""
+        """Wait for what is compiling, as long as its compiler has for that, and for the rest."""
         for unit in self._running:
             noted(unit.process)  # it was begun by another thread
-        compiler, count = self._table.compiler, len(self._running)
-        allowed = allowance(compiler, self._length)
+        remaining = [
+            (is_long, names)
+            for is_long in (False, True)
+            if self._waiting[is_long]
+            for names in split(self._waiting[is_long])
+        ]
+        compiler, count = self._tables[0].compiler, len(self._running) + len(remaining)
+        allowed = allowance(compiler, self._total)
         doing(
-            f"{self._length:,} characters of C, of which {count} file{'s' * (count != 1)} are not "
+            f"{self._total:,} characters of C, of which {count} file{'s' * (count != 1)} are not "
             f"done, with {compiler.version.splitlines()[0]}, which is stopped after {allowed:.0f} s"
         )
         end = time.monotonic() + allowed
-        try:
-            for unit in self._running:
-                unit.process.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            late(compiler)
+        while self._running or remaining:
+            while remaining and len(self._running) < max(2, min(processors(), ABREAST)):
+                self._start(*remaining.pop(0))
+            patience = end - time.monotonic()
+            if patience <= 0.0:
+                late(compiler)
+                return
+            wait_for([unit.process for unit in self._running], patience)
+            self._collect()
 
     def close(self) -> None:
         """Stop what is still compiling, and remove its files."""
@@ -152,17 +206,19 @@ class Ahead:
         self._running.clear()
         self._files.close()
 
-    def _start(self, names: Iterable[str]) -> None:
+    def _start(self, is_long: bool, names: Iterable[str]) -> None:
         """Let the compiler begin with kernels that wait."""
         if self._folder is None:
             self._folder = self._files.enter_context(self._cache.work())
-        mine = list(names)
-        source = self._folder / f"ahead{len(self._keys)}-{mine[0]}.c"
+        table, waiting = self._tables[is_long], self._waiting[is_long]
+        texts = {name: waiting.pop(name) for name in names}
+        source = self._folder / f"ahead{self._begun}-{next(iter(texts))}.c"
         target = source.with_suffix(disk.UNIT)
-        table = self._table
-        source.write_text(table.head + "\n".join(self._waiting.pop(name) for name in mine))
+        self._begun += 1
+        source.write_text(table.head + "\n".join(texts.values()))
         process = start_unit(table.compiler, table.flags, source, target)
-        self._running.append(Unit(process, target, mine))
+        keys = {name: table.key(text) for name, text in texts.items()}
+        self._running.append(Unit(process, target, keys, table))
 
     def _collect(self) -> None:
         """Move what is compiled into the cache."""
@@ -174,5 +230,5 @@ class Ahead:
                 continue
             stop(unit.process)
             if status == 0 and unit.target.exists():
-                self._cache.add(unit.target, [self._keys[name] for name in unit.names])
-                self._table.early.update(unit.names)
+                self._cache.add(unit.target, list(unit.keys.values()))
+                unit.table.early.update(unit.keys)

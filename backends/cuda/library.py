@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -12,6 +13,7 @@ import numpy as np
 from adarray_backends.cuda import contractions, conv_work, nvrtc, pointwise
 from adarray_backends.cuda.engine import THREADS, CudaEngine
 from adarray_backends.cuda.folds import CHARS, Folder, in_parts, normalized, of_parts
+from adarray_backends.cuda.truths import Truths, without_templates
 
 from adarray.base.op import FUNCTIONS, POINTWISE, Op, Pointwise, Reduction
 from adarray.compiler.scalars.eager import FIXED
@@ -25,6 +27,9 @@ _LINEAR = FUNCTIONS[np.sum], FUNCTIONS[np.mean]
 _NUMBERS = frozenset({float, int, bool})
 _REDUCTIONS = frozenset({np.sum, np.prod, np.mean, np.max, np.min})
 _FOLDED = frozenset({"axis", "keepdims"})
+_TRUTHS = frozenset({np.any, np.all})
+# Those of numpy.linalg whose only reductions are of what their solvers say.
+_SOLVERS = frozenset({"solve", "inv", "cholesky", "eigh", "eigvalsh", "svd", "qr"})
 # What NumPy refuses or computes otherwise for complex operands.
 _REAL_ONLY = frozenset({
     "clip", "ihfft", "rfft", "rfft2", "rfftn", "interp", "nanprod", "nanstd", "nansum", "nanvar",
@@ -75,6 +80,7 @@ class CudaLibrary(Library):
         self._folds: dict[Any, Any] = {}
         self._repeated: dict[Any, Any] = {}
         self._folder = Folder(self, 8 * int(properties["multiProcessorCount"]))
+        self._truths = Truths(self)
 
     # -- for compiled code -----------------------------------------------------------------
 
@@ -202,8 +208,11 @@ class CudaLibrary(Library):
             return implementation
         import cupyx
 
+        solves = function.__name__ in _SOLVERS
+
         def checked(*args: Any, **kwargs: Any) -> Any:
-            with cupyx.errstate(linalg="raise"):
+            short = without_templates() if solves else contextlib.nullcontext()
+            with cupyx.errstate(linalg="raise"), short:
                 return implementation(*args, **kwargs)
 
         return checked
@@ -234,6 +243,12 @@ class CudaLibrary(Library):
             r = self.compute(FUNCTIONS[function], args[:1], params)
             if r is not NotImplemented:
                 return r
+        elif function in _TRUTHS and len(args) == 1 and type(args[0]) is DeviceArray:
+            given = [v for v in kwargs.values() if v is not None and v is not False]
+            if not given and args[0].library is self:
+                raw = self._truths.of(function, args[0].raw)
+                if raw is not NotImplemented:
+                    return DeviceArray(raw, self, True)
         elif function is np.einsum and len(args) == 3:
             r = contractions.einsum(self, *args, **kwargs)
             if r is not NotImplemented:

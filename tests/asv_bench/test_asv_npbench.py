@@ -228,6 +228,13 @@ def test_a_worker_computes_and_is_timed(root: Path) -> None:
     assert numpy_worker.measure(0.0)["times"][0] > 0.0
 
 
+def test_seconds_until_calls_are_fast() -> None:
+    later = [0.1, 0.12, 0.1]
+    assert worker.until_fast([0.5, 2.0, 1.0, 0.11], later) == 3.5
+    assert worker.until_fast([0.5, 2.0, 0.1, 1.0], later) == 3.6  # an own turn of the program
+    assert worker.until_fast([0.5, 0.1, 0.1, 0.1], later) == 0.5
+
+
 @pytest.fixture(scope="module")
 def figures(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the report of a run of the script on two programs."""

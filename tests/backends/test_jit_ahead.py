@@ -116,12 +116,58 @@ def test_what_does_not_compile_is_said_later(
         assert early._running == []
 
 
-def test_long_texts_are_left_to_the_end(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LONG", 10)
-    monkeypatch.setattr(ahead, "start_unit", _never)
+def test_plans_with_much_text_have_flags_of_their_own(
+    engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adarray_backends.cpu import executor
+
+    kernels = [plans.unique() for _ in range(3)]
+    flags: list[str] = []
+    start = ahead.start_unit
+
+    def noted(compiler: Any, own: list[str], *paths: Path) -> Any:
+        flags.append("-O3" if "-O3" in own else "quick")
+        return start(compiler, own, *paths)
+
+    monkeypatch.setattr(ahead, "start_unit", noted)
+    length = len(executor.text_of(kernels[0], executor.target_of(engine.library, 1, False)))
+    for module in (ahead, executor):
+        monkeypatch.setattr(module, "LONG", 5 * length // 2)
+    shared, long = plans.scaled_plan(5, kernel=kernels[0]), plans.scaled_plan(5, kernel=kernels[1])
     with engine.ahead() as early:
-        early.take(plans.unique())
+        early.take(kernels[0])
+        early.next_plan()
+        for kernel in kernels:  # the last of which makes this plan long
+            early.take(kernel)
         early.finish()
+        assert set(flags) == {"-O3", "quick"}
+        names = [early._texts[k][0] for k in kernels]
+        assert names[0] in early._tables[0].early  # for the plan before
+        assert early._tables[1].early.issuperset(names)
+    monkeypatch.setattr("adarray_backends.cpu.kernels.compile_units", _never)
+    assert engine.executable(shared).compiled == 1
+    monkeypatch.setattr(executor, "LONG", 10)
+    assert engine.executable(long).compiled == 1
+    assert _left(folder) == []
+
+
+def test_units_are_not_longer_than_others(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    start = ahead.start_unit
+
+    def noted(compiler: Any, flags: list[str], source: Path, target: Path) -> Any:
+        sizes.append(source.read_text().count("int64_t adk_"))
+        return start(compiler, flags, source, target)
+
+    monkeypatch.setattr(ahead, "start_unit", noted)
+    monkeypatch.setattr(ahead, "UNIT", 1)
+    monkeypatch.setattr(ahead, "processors", lambda: 64)
+    with engine.ahead() as early:
+        for _ in range(4):
+            early.take(plans.unique())
+        early.finish()
+    assert len(sizes) == 4
+    assert len(set(sizes)) == 1
 
 
 def test_a_full_disk_is_said_later(

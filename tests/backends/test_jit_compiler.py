@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,19 +150,17 @@ def test_a_compiler_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_an_interrupt_stops_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun: list[Any] = []
-    start, wait = compiler.start_unit, subprocess.Popen.wait
+    start = compiler.start_unit
 
     def noted(*args: Any) -> Any:
         begun.append(start(*args))
         return begun[-1]
 
-    def interrupted(process: Any, timeout: float | None = None) -> int:
-        if timeout is not None:
-            raise KeyboardInterrupt
-        return wait(process)
+    def interrupted(processes: Any, seconds: float) -> None:
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(compiler, "start_unit", noted)
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(compiler, "wait_for", interrupted)
     slow = compiler.Compiler((_script(tmp_path / "slow", "exec sleep 60"),), "slow 1.0", "gcc")
     sources = [tmp_path / "one.c", tmp_path / "two.c"]
     for source in sources:
@@ -169,6 +168,30 @@ def test_an_interrupt_stops_the_compilers(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(KeyboardInterrupt):
         compiler.compile_units(slow, [], sources, [s.with_suffix(".so") for s in sources])
     assert [process.returncode for process in begun] == [-9, -9]
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+def test_the_end_of_the_first_compiler_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, descriptors: bool
+) -> None:
+    if not descriptors:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    commands = [["sleep", "60"], ["sleep", "0.2"]]
+    processes = [subprocess.Popen(c) for c in commands]
+    begun = time.monotonic()
+    try:
+        compiler.wait_for(processes, 0.01)
+        assert processes[1].poll() is None
+        while processes[1].poll() is None:
+            compiler.wait_for(processes, 50.0)
+        assert time.monotonic() - begun < 40.0
+        assert processes[0].poll() is None
+        compiler.wait_for(processes, 50.0)  # one that has ended ends the wait
+        assert time.monotonic() - begun < 40.0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
@@ -337,14 +360,13 @@ def test_a_compiler_that_has_hung_is_not_waited_for_as_long_again(
     source = tmp_path / "unit.c"
     source.write_text("")
     allowed = []
-    wait = subprocess.Popen.wait
+    wait = compiler.wait_for
 
-    def noted(process: Any, timeout: float | None = None) -> int:
-        if timeout is not None:
-            allowed.append(timeout)
-        return wait(process, timeout)
+    def noted(processes: Any, seconds: float) -> None:
+        allowed.append(seconds)
+        wait(processes, seconds)
 
-    monkeypatch.setattr(subprocess.Popen, "wait", noted)
+    monkeypatch.setattr(compiler, "wait_for", noted)
     for _ in range(2):
         with pytest.raises(CompileError, match="after which nobody waits for it"):
             compiler.compile_units(slow, [], [source], [tmp_path / "unit.so"])

@@ -77,3 +77,36 @@ def test_parts_of_complex_arrays(dtype):
     np.testing.assert_array_equal(parts[..., 0], x.real)
     np.testing.assert_array_equal(parts[..., 1], x.imag)
     np.testing.assert_array_equal(folds.of_parts(parts.sum(axis=1), dtype), x.sum(axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "B", "h", "H", "i", "I", "l", "L", "f", "d", "F", "e"])
+@pytest.mark.parametrize("shape", [(), (1,), (37,), (3, 5, 7), (300, 4099), (0, 3)])
+def test_truths_of_whole_arrays(device_backend, shape, dtype):
+    count = int(np.prod(shape))
+    zeros, ones = np.zeros(shape, dtype), np.ones(shape, dtype)
+    cases = [zeros, ones]
+    for k in {0, count // 2, count - 1} if count else ():
+        one, other = zeros.copy(), ones.copy()
+        one.flat[k], other.flat[k] = 1, 0
+        cases += [one, other]
+    if dtype in "fd" and count:
+        cases += [-zeros, np.full(shape, np.nan, dtype)]
+    with adarray.use(device_backend):
+        for x in cases:
+            operands = [adarray.array(x)]
+            if x.ndim > 1:
+                operands += [operands[0].T, operands[0][:, ::2], operands[0][1:]]
+            elif x.ndim and count > 1:
+                operands += [operands[0][1:], operands[0][::2]]
+            for operand in operands:
+                plain = operand.numpy()
+                assert bool(np.any(operand)) is bool(np.any(plain))
+                assert bool(np.all(operand)) is bool(np.all(plain))
+                assert bool(operand.any()) is bool(plain.any())
+                assert np.all(operand).shape == np.any(operand).shape == ()
+                assert np.all(operand).dtype == np.bool_
+                kept = np.any(operand, axis=None, keepdims=True)
+                assert kept.shape == (1,) * x.ndim
+                if x.ndim:
+                    got = np.all(operand, axis=-1)
+                    np.testing.assert_array_equal(got.numpy(), np.all(plain, axis=-1))

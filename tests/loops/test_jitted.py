@@ -480,3 +480,32 @@ def test_derivatives_that_kernels_lack() -> None:
     for _ in range(3):
         close(jf(X), of_pullback(X))
     assert "derivative" in jf.explain(X).loops[0]
+
+
+def test_kernel_and_adjoint_are_compiled_beside_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builders: list[str] = []
+    built = Execution._built
+
+    def noted(self: Execution, *args: Any) -> Any:
+        builders.append(threading.current_thread().name)
+        return built(self, *args)
+
+    monkeypatch.setattr(Execution, "_built", noted)
+
+    def f(x):
+        y = np.zeros(len(x))
+        for i in range(1, len(x)):
+            y[i] = 0.75 * y[i - 1] * np.cos(x[i]) + x[i - 1]
+        return np.sum(y * y)
+
+    with adarray.use("serial"):
+        jf = adarray.jit(adarray.grad(f))
+        for _ in range(3):
+            close(jf(X), adarray.grad(f)(X))
+        assert "captured" in jf.explain(X).loops[0]
+        assert builders.count("adarray compiles") >= 2
+        builders.clear()
+        adarray.jit(lambda x: f(x * 2.0))(X)  # no derivative: no adjoint
+    assert len(builders) <= 1

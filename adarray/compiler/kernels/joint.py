@@ -37,8 +37,8 @@ def _moves(node: KernelNode, c: int) -> bool:
     match node.operation:
         case Concatenate() as p:
             return p.axis == axis
-        case UpdateSlice() as p:
-            return not covers(node, p, axis)
+        case UpdateSlice():
+            return not covers(node, axis)
         case _:
             return False
 

@@ -18,10 +18,9 @@ from collections import Counter
 
 from adarray.compiler.ir import views
 from adarray.compiler.ir.builder import BOOL, INT, Builder, uniform
-from adarray.compiler.ir.primitives import GatherND, Iota, Map, Reduce, ScatterND, UpdateSlice, View
+from adarray.compiler.ir.primitives import GatherND, Iota, Map, Reduce, ScatterND, View
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.views import Shape, StridedLayout
-from adarray.compiler.rewrite import transposed_boxes
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
 
 # Maps through which a pick moves at most.
@@ -43,9 +42,7 @@ def layout(program: Program) -> Program:
             case Map() as p:
                 new = _map(b, p, v, args)
             case Reduce() as p:
-                new = _reduce(b, p, v, args[0]) or transposed_boxes.reduced(b, p, v, args[0])
-            case UpdateSlice() as p:
-                new = transposed_boxes.updated(b, p, *args)
+                new = _reduce(b, p, v, args[0])
             case View() as p:
                 new = _view(b, p, v, args[0], count)
             case GatherND() as p:
@@ -72,11 +69,11 @@ def _map(b: Builder, p: Map, v: Value, args: tuple[Value, ...]) -> Value | None:
     if any(map(_spread, args)):
         narrow = _without_lead(b, tuple([_narrowed(b, a) for a in args]))
         if any(a.shape == v.shape for a in narrow):
-            pulled = _pulled(b, p, v, narrow) or transposed_boxes.mapped(b, p, v, narrow, NARROW)
+            pulled = _pulled(b, p, v, narrow)
             if pulled is not None:
                 return pulled
         return b.broadcast(b.apply(p.name, narrow, v.dtype), v.shape)
-    return _pulled(b, p, v, args) or transposed_boxes.mapped(b, p, v, args, NARROW)
+    return _pulled(b, p, v, args)
 
 
 # A value counts as narrow if it has this many times fewer elements than what it meets.

@@ -50,6 +50,8 @@ _STATEFUL = frozenset({
 # What reads a field of a named tuple, whose elements the walk has read.
 _FIELD = type(vars(namedtuple("_Named", "field"))["field"])
 _CLASSES = (np.generic, np.dtype, np.errstate, np.finfo, np.iinfo, np.ndindex, np.ndenumerate)
+# What makes arrays and indices of the index that it is given, by its class's code alone.
+_INDEXED = (np.mgrid, np.ogrid, np.r_, np.c_, np.s_, np.index_exp)
 # Names by which code reads what no name leads to: any attribute, frames, addresses, and what
 # Python keeps of objects; of those with underscores, the ones that do none of it.
 _ANYTHING = INDIRECT | ASSIGNING | {
@@ -112,7 +114,7 @@ def _is_pure(x: Any) -> bool:
     """Whether code of a library gives the same for the same arguments."""
     if isinstance(x, types.ModuleType):
         return _is_pure_module(x.__name__)
-    if _is_operation(x) or type(x) is _FIELD:
+    if _is_operation(x) or type(x) is _FIELD or any(x is y for y in _INDEXED):
         return True
     module, name = getattr(x, "__module__", None), getattr(x, "__name__", "")
     if name in _STATEFUL:

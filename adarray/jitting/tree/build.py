@@ -41,7 +41,8 @@ class JitWarning(RuntimeWarning):
 
 # Values of a program that is planned for so long that its kernels are compiled meanwhile.
 LONG = 4000
-# and for so long that a line may have to say so.
+# Operations of segments that are planned for so long that a line may have to say so; their kernels
+# are compiled meanwhile, too.
 MANY = 1000
 # Seconds that a call waits for the compiler; after that NumPy runs it. None: any number.
 ANSWERED: float | None = 10.0
@@ -154,11 +155,13 @@ class SegmentCompiler:
         timed = many or self.library is not None
         watch = SlowNotice(lambda: self._progress_line(drafts, progress), timed=timed)
         with collector_waits(), contextlib.ExitStack() as stack, watch:
+            # One compiler beside all plans of a long path: it gets their kernels as they come.
+            early = self._ahead(stack) if many else None
             for node in nodes:
                 key = _shared_key(node)
                 if key not in node.tree.shared and key not in drafts:
                     drafts[key] = Draft(len(node.calls))
-                    self._draft(node, drafts[key], stack, many)
+                    self._draft(node, drafts[key], stack, many, early)
             planned = [d for d in drafts.values() if d.plan is not None]
             if planned:
                 self._compile(planned, stack, watch, progress)
@@ -215,7 +218,12 @@ class SegmentCompiler:
         self._built = False
 
     def _draft(
-        self, node: TreeNode, draft: Draft, stack: contextlib.ExitStack, unrolled: bool
+        self,
+        node: TreeNode,
+        draft: Draft,
+        stack: contextlib.ExitStack,
+        unrolled: bool,
+        early: AheadCompiler | None,
     ) -> None:
         """Make the plan of a segment, or what runs it without one."""
         symbols = node.path.symbols
@@ -254,20 +262,23 @@ class SegmentCompiler:
 
             with span("plan", "jit"):
                 donated = _donations(node, draft, self.compiler.target)
-                draft.ahead = ahead = self._ahead(self.compiler, draft, stack)
+                if early is not None:
+                    early.next_plan()
+                elif len(draft.after.values) >= LONG:
+                    early = self._ahead(stack)
+                draft.ahead = early
                 draft.plan = plan(
                     draft.after, self.options.memory_limit, donated, self.compiler.target,
-                    None if ahead is None else ahead.take, unrolled,
+                    None if early is None else early.take, unrolled,
                 )  # fmt: skip
         except Exception as error:
             self._failed(draft, f"planning failed: {type(error).__name__}: {error}", error)
         draft.seconds["plan"] = perf_counter() - start
 
-    def _ahead(
-        self, compiler: CompilingEngine, draft: Draft, stack: contextlib.ExitStack
-    ) -> AheadCompiler | None:
-        """Return the compiler of the kernels of a long program while it is planned, or None."""
-        if len(draft.after.values) < LONG:
+    def _ahead(self, stack: contextlib.ExitStack) -> AheadCompiler | None:
+        """Return what compiles kernels while their plans are made, or None."""
+        compiler = self.compiler
+        if compiler is None:
             return None
         started: list[contextlib.AbstractContextManager[AheadCompiler] | None] = []
 

@@ -55,6 +55,11 @@ def with_constants(x: Any) -> Any:
     return x * np.arange(4.0) + np.linspace(0.0, 1.0, 4)
 
 
+def with_grids(x: Any) -> Any:
+    i, j = np.mgrid[0:2, 0:2]
+    return x[i + j] * np.ogrid[0:2] + x[np.r_[0:2]] + x[np.s_[:2]]
+
+
 def in_place(x: Any) -> Any:
     y = np.zeros(5)
     for i in range(4):
@@ -104,7 +109,7 @@ def writes(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "f",
-    [with_helper, with_object, piecewise, with_constants, in_place, branches, writes,
+    [with_helper, with_object, piecewise, with_constants, with_grids, in_place, branches, writes,
      with_named_tuple, with_loop, adarray.grad(with_loop), adarray.grad(with_helper),
      adarray.jacobian(in_place), functools.partial(np.add, 1.0),
      adarray.grad(adarray.checkpoint(with_helper))],

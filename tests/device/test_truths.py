@@ -1,0 +1,112 @@
+"""The kernels behind ``any`` and ``all`` on a GPU, run on the processor."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+THREADS, BLOCKS = 32, 3
+_HOST = """
+#define __global__
+#define __restrict__
+#define __launch_bounds__(n)
+#define __align__(n) __attribute__((aligned(n)))
+struct Place {{ unsigned x; }} threadIdx, blockIdx, gridDim;
+{text}
+extern "C" void run(const void *a, unsigned char *r, long long n, long long packs, int found)
+{{
+    gridDim.x = {blocks};
+    for (blockIdx.x = 0; blockIdx.x < {blocks}; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < {threads}; threadIdx.x++)
+            truth((const {type} *)a, r, n, packs, found);
+}}
+"""
+
+
+def _compiled(folder: Path, char: str) -> Any:
+    truths = pytest.importorskip("adarray_backends.cuda.truths")
+    text = _HOST.format(
+        text=truths.source(char, THREADS), blocks=BLOCKS, threads=THREADS, type=truths._TYPES[char]
+    )
+    (folder / "truth.cpp").write_text(text)
+    library = folder / "truth.so"
+    command = [
+        "g++",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-w",
+        str(folder / "truth.cpp"),
+        "-o",
+        str(library),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return ctypes.CDLL(str(library)).run
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+@pytest.mark.parametrize("char", ["?", "b", "h", "L", "f", "d"])
+def test_truths_of_all_lengths(tmp_path: Path, char: str) -> None:
+    run = _compiled(tmp_path, char)
+    dtype = np.dtype(char)
+    for n in (1, 15, 16, 17, 1000, 16 * THREADS * BLOCKS * 2 + 5):
+        room = np.zeros(n * dtype.itemsize + 16, np.uint8)
+        x = room[-room.ctypes.data % 16 :][: n * dtype.itemsize].view(dtype)
+        for usual in (0, 1):
+            for at in {None, 0, n // 2, n - 1}:
+                x[:] = usual
+                if at is not None:
+                    x[at] = 1 - usual
+                for packs in (0, x.nbytes // 16):
+                    for function, found in ((np.any, 1), (np.all, 0)):
+                        r = np.full(1, 1 - found, np.uint8)
+                        run(
+                            ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(r.ctypes.data),
+                            ctypes.c_longlong(n), ctypes.c_longlong(packs), ctypes.c_int(found),
+                        )  # fmt: skip
+                        assert bool(r[0]) == bool(function(x))
+    if char in "fd":
+        x[:] = -0.0
+        r = np.zeros(1, np.uint8)
+        run(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(r.ctypes.data),
+            ctypes.c_longlong(n), ctypes.c_longlong(x.nbytes // 16), ctypes.c_int(1))  # fmt: skip
+        assert r[0] == 0
+
+
+def test_solvers_have_short_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
+    truths = pytest.importorskip("adarray_backends.cuda.truths")
+    accelerators = [1]
+
+    class Accelerator:
+        @staticmethod
+        def get_reduction_accelerators() -> list[int]:
+            return accelerators
+
+        @staticmethod
+        def set_reduction_accelerators(new: list[int]) -> None:
+            nonlocal accelerators
+            accelerators = list(new)
+
+    core = types.ModuleType("cupy._core")
+    vars(core)["_accelerator"] = Accelerator
+    for module in (types.ModuleType("cupy"), core):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    during: list[Any] = []
+
+    def solve() -> None:
+        with truths.without_templates():
+            during.extend(accelerators)
+            raise ValueError("singular")
+
+    with pytest.raises(ValueError, match="singular"):
+        solve()
+    assert during == []
+    assert accelerators == [1]
