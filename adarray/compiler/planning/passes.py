@@ -22,6 +22,7 @@ from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.hoist import hoist
 from adarray.compiler.rewrite.long_scans import long_scans
+from adarray.compiler.rewrite.narrow_products import narrow_products
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.product_costs import ON_GPU
 from adarray.compiler.rewrite.products import products
@@ -47,6 +48,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("few_places", few_places),
     ("large_products", _large_products),
     ("stacked", stacked),
+    ("narrow_products", narrow_products),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),
