@@ -17,6 +17,7 @@ from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.cse import cse
 from adarray.compiler.rewrite.dead import dead
+from adarray.compiler.rewrite.deep_products import deep_products
 from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
@@ -49,6 +50,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("large_products", _large_products),
     ("stacked", stacked),
     ("narrow_products", narrow_products),
+    ("deep_products", deep_products),
     ("short_axes", short_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),
