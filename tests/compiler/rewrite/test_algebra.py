@@ -330,17 +330,17 @@ def test_what_was_written_long_ago_is_read_in_the_latest_state():
                 x = b.update_slice(x, b.slice(y, 0, k, k + 1), (k,), (1,))
             return b.concatenate([b.slice(x, 0, start, stop), x], 0)
 
-        after = simplified(f, np.zeros(64), np.ones(40))
+        after = simplified(f, np.zeros(128), np.ones(100))
         view, latest = after.outputs[0].args
         return view.args[0], latest
 
-    shown, _ = made(16, 63, 64)
+    shown, _ = made(64, 127, 128)
     assert mnemonic(shown.primitive) == "program_input"  # beside all of few boxes
-    shown, latest = made(40, 63, 64)
+    shown, latest = made(100, 127, 128)
     assert shown is latest
     shown, latest = made(10, 3, 9)  # in the boxes of several writes, before the last one
     assert shown is latest
-    shown, _ = made(40, 30, 31)
+    shown, _ = made(100, 60, 61)
     assert mnemonic(shown.primitive) == "program_input"  # what was written there
 
 
