@@ -109,8 +109,13 @@ def room(name: str, n: int, char: str) -> int:
 
 
 @functools.cache
-def kernels(device: int, char: str) -> dict[str, Any]:  # noqa: ARG001
-    """Return the kernels of `solvers` for float32 or float64 by their names."""
-    text = solvers.text_of(char)
+def kernel(device: int, name: str, char: str) -> Any:
+    """Return a kernel of `solvers` for float32 or float64."""
+    return _kernels(device, solvers.part_of(name), char)[name]
+
+
+@functools.cache
+def _kernels(device: int, part: str, char: str) -> dict[str, Any]:  # noqa: ARG001
+    text = solvers.text_of(part, char)
     names = (text.name, *text.followers)
     return dict(zip(names, nvrtc.load(cupy, modules.whole(text.text), names), strict=True))

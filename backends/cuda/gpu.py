@@ -238,9 +238,9 @@ class Gpu:
 
     def solver_kernel(self, name: str, char: str, shared: int) -> int:
         """Return the address of a kernel of `solvers` that may have so much shared memory."""
-        functions = cusolver.kernels(cupy.cuda.runtime.getDevice(), char)
+        function = cusolver.kernel(cupy.cuda.runtime.getDevice(), name, char)
         # With what the kernel has beside, it may be more than one gets without asking.
-        return self.address(functions[name], max(shared, modules.USUAL_SHARED + 1) if shared else 0)
+        return self.address(function, max(shared, modules.USUAL_SHARED + 1) if shared else 0)
 
     def solver_function(self, name: str, char: str) -> int:
         """Return the address of one of `solvers.NAMES` for a dtype."""

@@ -50,28 +50,39 @@ _ALIGNED = 256  # bytes
 _LOWER, _UPPER, _RIGHT = 0, 1, 1  # cuBLAS's numbers
 _FORWARD, _UNIT = 1, 2  # flags
 _CHOLESKY_ROWS = 128  # of a block that is factorised at once where there are several
-_STATIC = 5120  # bytes of shared memory beside matrices
-KERNELS = (
-    "decomposed", "panel_decomposed", "rows_moved", "solved", "triangle_solved", "cholesky",
-    "subtracted", "laid", "nonzero", "triangular", "determined",
-)  # fmt: skip
+_STATIC = 5632  # bytes of shared memory beside matrices
+# Which part of adarray_solvers.h has a kernel; each is compiled when a plan first needs it.
+PARTS = {
+    "LU": ("decomposed",),
+    "PANELS": ("panel_decomposed", "rows_moved"),
+    "CHOLESKY": ("cholesky",),
+    "SOLVED": ("solved",),
+    "TRIANGLE": ("triangle_solved",),
+    "WHOLE": ("subtracted", "laid", "nonzero", "triangular", "determined"),
+}
 # Columns that are factorised at once where a matrix is in blocks; rows of each thread then.
 _LU_COLUMNS = 64
 _TALL = {"f": 3, "d": 2}
 
 
 class SolverText(NamedTuple):
-    """The kernels for one dtype as text: the name of the first one, and those of the others."""
+    """Kernels for one dtype as text: the name of the first one, and those of the others."""
 
     name: str
     followers: tuple[str, ...]
     text: str
 
 
-def text_of(char: str) -> SolverText:
-    """Return the kernels for float32 or float64, "f" or "d"."""
-    text = f"#define REAL {_REALS[char]}\n" + adarray_native.text("adarray_solvers.h")
-    return SolverText(KERNELS[0], KERNELS[1:], text)
+def text_of(part: str, char: str) -> SolverText:
+    """Return the kernels of one of `PARTS` for float32 or float64, "f" or "d"."""
+    first, *others = PARTS[part]
+    names = f"#define REAL {_REALS[char]}\n#define WITH_{part}\n"
+    return SolverText(first, tuple(others), names + adarray_native.text("adarray_solvers.h"))
+
+
+def part_of(kernel: str) -> str:
+    """Return which of `PARTS` has a kernel."""
+    return next(part for part, kernels in PARTS.items() if kernel in kernels)
 
 
 class Limits(NamedTuple):

@@ -5,7 +5,8 @@
  * each thread has in registers, one row per thread; then all of the rest is updated. Larger matrices
  * are factorised in blocks by several launches.
  *
- * `REAL` is float or double. Sums are of fused products, as LAPACK's are.
+ * `REAL` is float or double; WITH_LU and others say which kernels are compiled. Sums are of fused
+ * products, as LAPACK's are.
  */
 #include "adarray_device.h"
 
@@ -58,6 +59,20 @@ ADARRAY_IN uint64_t most_of_warp(uint64_t x)
 }
 typedef decltype(order_of((real)0)) Size;
 
+/* The elements of a row in the columns of a panel, which few instructions move. */
+#define WIDE (16 / (int)sizeof(real))
+struct Row {
+    adarray_pack<real, WIDE> packs[PANEL / WIDE];
+    __device__ real operator[](int c) const { return packs[c / WIDE].v[c % WIDE]; }
+};
+ADARRAY_IN Row row_of(const real *r)
+{
+    Row row;
+#pragma unroll
+    for (int c = 0; c < PANEL; c++) row.packs[c / WIDE].v[c % WIDE] = r[c];
+    return row;
+}
+
 /* -- matrices in shared memory -------------------------------------------------------------- */
 
 /* Begin to copy m rows of n columns, element (i, j) from a[i * s0 + j * s1] to w[j * ld + i]; of a
@@ -96,16 +111,12 @@ ADARRAY_IN void update(real *w, int ld, const real *by, int k0, int m, int n, bo
         const int end = least_of(j0 + 8, n);
 #pragma unroll 2
         for (int j = j0; j < end; j++) {
-            adarray_pack<real, 16 / sizeof(real)> u[PANEL * sizeof(real) / 16];
+            const Row u = *(const Row *)(by + j * PANEL);
             real x0 = w[j * ld + a0], x1 = w[j * ld + a1];
 #pragma unroll
-            for (int q = 0; q < PANEL * sizeof(real) / 16; q++)
-                adarray_load(u[q], by + j * PANEL + q * (16 / sizeof(real)));
-#pragma unroll
             for (int c = 0; c < PANEL; c++) {
-                const real y = -u[c / (16 / sizeof(real))].v[c % (16 / sizeof(real))];
-                x0 = fused(l0[c], y, x0);
-                x1 = fused(l1[c], y, x1);
+                x0 = fused(l0[c], -u[c], x0);
+                x1 = fused(l1[c], -u[c], x1);
             }
             if (i0 < m) w[j * ld + i0] = x0;
             if (i1 < m) w[j * ld + i1] = x1;
@@ -119,21 +130,29 @@ ADARRAY_IN real *behind(char *near, int ld, int n)
     return (real *)(near + ((size_t)ld * n * sizeof(real) + 15) / 16 * 16);
 }
 
+#if defined(WITH_LU) || defined(WITH_PANELS)
 /* -- LU factors with partial pivoting ------------------------------------------------------- */
 
 /* What the warps propose as the next pivot: its size, where its row is, and the row. There are two,
  * for columns in turn, so that one barrier per column is enough. */
 struct Proposals {
+    Row row[2][WARPS];
     Size size[2][WARPS];
     uint32_t place[2][WARPS];
-    real row[2][WARPS][PANEL];
+};
+
+/* What a panel leaves for the columns behind it: the rows that move, and by columns the rows that were
+ * pivots. */
+struct Panel {
+    Row corner[PANEL];
+    unsigned count;
+    int from[2 * PANEL], to[2 * PANEL];
 };
 
 /* Factorise columns k0 to k0 + PANEL, if there are so many; rows stay with their threads and change
- * their places at the end. Note which ones move. */
+ * their places at the end. */
 template <int ROWS>
-ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p, unsigned *count,
-                             int *from, int *to)
+ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p, Panel &panel)
 {
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, width = least_of(PANEL, n - k0);
     real r[ROWS][PANEL];
@@ -148,7 +167,7 @@ ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p
         for (int c = 0; c < PANEL; c++)
             r[q][c] = place[q] >= 0 && c < width ? w[(k0 + c) * ld + i] : (real)0;
     }
-    if (t == 0) *count = 0;
+    if (t == 0) panel.count = 0;
 #pragma unroll
     for (int c = 0; c < PANEL; c++) {
         if (c >= width) break;
@@ -171,18 +190,14 @@ ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p
         }
 #pragma unroll
         for (int q = 0; q < ROWS; q++)
-            if (place[q] >= k && (uint32_t)place[q] == first)
-#pragma unroll
-                for (int j = c; j < PANEL; j++) p.row[turn][warp][j] = r[q][j];
+            if (place[q] >= k && (uint32_t)place[q] == first) p.row[turn][warp] = row_of(r[q]);
         __syncthreads();
         const Size theirs = lane < WARPS ? p.size[turn][lane] : (Size)0;
         const uint32_t there = lane < WARPS ? p.place[turn][lane] : ~0u;
         const Size best = most_of_warp(theirs);
         const uint32_t pivot = least_of_warp(theirs == best ? there : ~0u);
         const uint32_t of = least_of_warp(there == pivot && lane < WARPS ? (uint32_t)lane : ~0u);
-        real row[PANEL];
-#pragma unroll
-        for (int j = c; j < PANEL; j++) row[j] = p.row[turn][of][j];
+        const Row row = p.row[turn][of];
 #pragma unroll
         for (int q = 0; q < ROWS; q++) {
             if (place[q] < k) continue;
@@ -203,11 +218,14 @@ ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p
         if (end < 0) continue;
 #pragma unroll
         for (int c = 0; c < PANEL; c++)
-            if (c < width) w[(k0 + c) * ld + end] = r[q][c];
+            if (c < width) {
+                w[(k0 + c) * ld + end] = r[q][c];
+                if (home[q] >= 0) panel.corner[c].packs[(end - k0) / WIDE].v[(end - k0) % WIDE] = r[q][c];
+            }
         if (end != i) {
-            const unsigned e = atomicAdd(count, 1u);
-            from[e] = i;
-            to[e] = end;
+            const unsigned e = atomicAdd(&panel.count, 1u);
+            panel.from[e] = i;
+            panel.to[e] = end;
         }
     }
 }
@@ -217,15 +235,14 @@ template <int ROWS>
 ADARRAY_IN void factor(real *w, int ld, int m, int n, real *by, int *order)
 {
     __shared__ Proposals proposals;
-    __shared__ unsigned count;
-    __shared__ int from[2 * PANEL], to[2 * PANEL];
+    __shared__ Panel panel;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
     for (int k0 = 0; k0 < n; k0 += PANEL) {
         const int k1 = least_of(k0 + PANEL, n);
-        factor_panel<ROWS>(w, ld, k0, m, n, proposals, &count, from, to);
+        factor_panel<ROWS>(w, ld, k0, m, n, proposals, panel);
         __syncthreads();
-        const bool moves = lane < count;
-        const int source = moves ? from[lane] : 0, target = moves ? to[lane] : 0;
+        const bool moves = lane < panel.count;
+        const int source = moves ? panel.from[lane] : 0, target = moves ? panel.to[lane] : 0;
 #pragma unroll 4
         for (int j = warp; j < n; j += WARPS) { /* a column for each warp */
             if (j >= k0 && j < k1) continue;
@@ -244,12 +261,13 @@ ADARRAY_IN void factor(real *w, int ld, int m, int n, real *by, int *order)
 #pragma unroll
             for (int c = 0; c < PANEL; c++) u[c] = w[j * ld + k0 + c];
 #pragma unroll
-            for (int c = 0; c < PANEL; c++)
+            for (int c = 0; c < PANEL; c++) {
+                const Row l = panel.corner[c];
 #pragma unroll
-                for (int d = c + 1; d < PANEL; d++)
-                    u[d] = fused(-w[(k0 + c) * ld + k0 + d], u[c], u[d]);
-#pragma unroll
-            for (int c = 0; c < PANEL; c++) by[j * PANEL + c] = w[j * ld + k0 + c] = u[c];
+                for (int d = c + 1; d < PANEL; d++) u[d] = fused(-l[d], u[c], u[d]);
+                w[j * ld + k0 + c] = u[c];
+            }
+            *(Row *)(by + j * PANEL) = row_of(u);
         }
         __syncthreads();
         if (k1 < n) update(w, ld, by, k0, m, n, false);
@@ -273,7 +291,9 @@ ADARRAY_IN void decompose(char *near, int *order, const real *a, real *lu, int m
     for (int j = threadIdx.x / 32; j < n; j += WARPS)
         for (int i = threadIdx.x % 32; i < m; i += 32) lu[i + j * step] = w[j * ld + i];
 }
+#endif
 
+#ifdef WITH_LU
 /* The factors of a matrix whose element (i, j) is a[i * s0 + j * s1], in columns, and the order of its
  * rows in them. */
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -284,7 +304,9 @@ decomposed(const real *a, real *lu, int *order, int64_t n, int64_t s0, int64_t s
     decompose<1>(near, rows, a, lu, (int)n, (int)n, s0, s1, n);
     if (threadIdx.x < n) order[threadIdx.x] = rows[threadIdx.x];
 }
+#endif
 
+#ifdef WITH_PANELS
 /* Factorise m rows of n columns, n <= m, in place; `order` is the order that all rows have had so far,
  * if they have one, and `moves` that of these. */
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -310,7 +332,9 @@ panel_decomposed(real *lu, int *order, int *moves, int64_t m, int64_t n, int64_t
         }
     }
 }
+#endif
 
+#ifdef WITH_CHOLESKY
 /* -- Cholesky's factor ---------------------------------------------------------------------- */
 
 ADARRAY_IN float inverse_root(float x)
@@ -400,6 +424,7 @@ cholesky(const real *a, real *to, int *refused, int64_t n, int64_t s0, int64_t s
             to[i * t0 + j * t1] = j > i ? (real)0 : w[j * ld + i];
         }
 }
+#endif
 
 /* -- substitution --------------------------------------------------------------------------- */
 
@@ -500,6 +525,7 @@ ADARRAY_IN real *column_of(char *near, int n)
     return (real *)near + 2 * SQUARE * (n | 1) + threadIdx.x / 32 * size;
 }
 
+#ifdef WITH_SOLVED
 /* Solve with factors and the order of rows that `decomposed` wrote, or with their transpose. */
 extern "C" __global__ void __launch_bounds__(THREADS)
 solved(const real *lu, const int *order, const real *b, real *to, int *refused, int64_t n,
@@ -508,17 +534,17 @@ solved(const real *lu, const int *order, const real *b, real *to, int *refused, 
     ADARRAY_NEAR(near);
     real *panels = (real *)near, *x = column_of(near, (int)n);
     const int64_t j = fill_column(x, b, transposed ? order : nullptr, (int)n, k, s0, s1);
-    if (transposed) { /* of what the caller has, which is what was factorised */
-        substitute(lu, x, panels, refused, (int)n, 1, n, true, true);
-        substitute(lu, x, panels, refused, (int)n, 1, n, false, false);
-    } else {
-        substitute(lu, x, panels, refused, (int)n, n, 1, true, false);
-        substitute(lu, x, panels, refused, (int)n, n, 1, false, true);
-    }
+    /* The transpose of what the caller has was factorised. */
+    const int64_t row = transposed ? 1 : n, column = transposed ? n : 1;
+#pragma unroll 1
+    for (int backward = 0; backward < 2; backward++)
+        substitute(lu, x, panels, refused, (int)n, row, column, !backward, transposed != backward);
     __syncwarp(~0u);
     store_column(x, to, transposed ? nullptr : order, (int)n, k, j, k, 1);
 }
+#endif
 
+#ifdef WITH_TRIANGLE
 /* Solve with a triangle, element (i, j) at f[i * r0 + j * r1]; those of b and the result have s0, s1, and
  * t0, t1. */
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -532,7 +558,9 @@ triangle_solved(const real *f, const real *b, real *to, int *refused, int64_t n,
     substitute(f, x, (real *)near, refused, (int)n, r0, r1, flags & FORWARD, flags & UNIT);
     store_column(x, to, nullptr, (int)n, k, j, t0, t1);
 }
+#endif
 
+#ifdef WITH_PANELS
 /* Move the rows of all columns beside a panel as `moves` says; those behind it are solved for with the
  * panel's lower triangle. `first` is the first of m rows in the first column; the panel has n columns,
  * of which `left` lie before it and `right` behind. */
@@ -558,7 +586,9 @@ rows_moved(real *first, const int *moves, int64_t m, int64_t n, int64_t step, in
     if (any && c >= left)
         for (int i = lane; i < m; i += 32) column[i] = y[i];
 }
+#endif
 
+#ifdef WITH_WHOLE
 /* -- over whole matrices -------------------------------------------------------------------- */
 
 /* Subtract the product of m rows of `depth` columns, a, with b from c, of n columns; of a triangle
@@ -670,3 +700,4 @@ determined(const real *lu, const int *pivots, real *to, real *logarithm, int64_t
     if (logarithm) *logarithm = (real)size;
     *to = (real)(logarithm ? (double)signs[0] : signs[0] * exp(size));
 }
+#endif

@@ -21,7 +21,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("adarray_native._device")
 from adarray_backends.cuda.solvers import limits_of
 
-SHARED = 64 << 10
+SHARED = 43 << 10
 LIMITS = limits_of("d", SHARED)
 # What one block factorises, what is factorised in blocks, and what cuSOLVER gets.
 SMALL, MIDDLE, LARGE = 7, LIMITS.block + 11, LIMITS.solve + 6

@@ -153,7 +153,7 @@ class FakeGpu:
         self.lt = True
         self.released = 0
         self.handles: dict[int, int] = {}
-        self.solvers: dict[str, dict[str, Any]] = {}
+        self.solvers: dict[tuple[str, str], dict[str, Any]] = {}
         self.transforms: dict[str, dict[str, Any]] = {}
         self.cufft = True
         self._units = 0
@@ -264,9 +264,10 @@ class FakeGpu:
     def solver_kernel(self, name: str, char: str, shared: int) -> int:
         """Return a kernel of linear algebra, which the processor runs."""
         assert shared <= self.target.shared_memory
-        if char not in self.solvers:
-            self.solvers[char] = self.load([solvers.text_of(char)]).functions
-        return int(self.solvers[char][name])
+        part = solvers.part_of(name)
+        if (part, char) not in self.solvers:
+            self.solvers[part, char] = self.load([solvers.text_of(part, char)]).functions
+        return int(self.solvers[part, char][name])
 
     def solver_function(self, name: str, char: str) -> int:
         return self.driver.linalg(name, char)

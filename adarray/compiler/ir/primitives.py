@@ -179,10 +179,12 @@ class Epilogue:
 class Matmul:
     """`numpy.matmul` of two arrays of at least one axis.
 
-    With an epilogue, which only planning adds, there is a third operand.
+    With an epilogue, which only planning adds, there is a third operand. `loops` says that loops
+    of a kernel compute it, whatever its size is.
     """
 
     epilogue: Epilogue | None = None
+    loops: bool = False
 
 
 # -- writing and indexing ----------------------------------------------------------------------

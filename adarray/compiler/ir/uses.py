@@ -81,7 +81,8 @@ def sweeps(value: Value) -> bool:
     columns = b.shape[-1] if b.ndim > 1 else 1
     if a.ndim > 2 and b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
         return False
-    return min(rows, columns, a.shape[-1]) == 1 or value.size * a.shape[-1] <= SMALL_PRODUCT
+    small = matmul.loops or value.size * a.shape[-1] <= SMALL_PRODUCT
+    return small or min(rows, columns, a.shape[-1]) == 1
 
 
 def domain(value: Value) -> Shape:

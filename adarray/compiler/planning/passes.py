@@ -17,6 +17,7 @@ from adarray.compiler.kernels.tables import tabled
 from adarray.compiler.rewrite.accumulate import accumulated, biased
 from adarray.compiler.rewrite.cse import cse
 from adarray.compiler.rewrite.dead import dead
+from adarray.compiler.rewrite.deep_products import deep_products
 from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
@@ -24,6 +25,7 @@ from adarray.compiler.rewrite.hoist import hoist
 from adarray.compiler.rewrite.long_scans import long_scans
 from adarray.compiler.rewrite.memory_order import memory_order
 from adarray.compiler.rewrite.merged_axes import merged_axes
+from adarray.compiler.rewrite.narrow_products import narrow_products
 from adarray.compiler.rewrite.pair_sides import pair_sides
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.product_costs import ON_GPU
@@ -55,6 +57,8 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("large_products", _large_products),
     ("sums_in_stages", sums_in_stages),
     ("stacked", stacked),
+    ("narrow_products", narrow_products),
+    ("deep_products", deep_products),
     ("short_axes", short_axes),
     ("merged_axes", merged_axes),
     ("read_in_whole", read_in_whole),

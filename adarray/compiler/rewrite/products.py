@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
 from adarray.compiler.ir.primitives import Map, Matmul, View
-from adarray.compiler.ir.program import Program, Value
+from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.uses import is_source, sweeps
 from adarray.compiler.rewrite.product_costs import ON_CPU, ProductCosts, Work
 from adarray.compiler.rewrite.rebuild import rebuild, renewed, uses
@@ -215,21 +215,38 @@ def _worth_joining(terms: Sum, costs: ProductCosts) -> bool:
 
 
 def _copied(matmuls: list[Value]) -> int:
-    """Return how many elements of the factors of products lie apart, and were there before.
+    """Return how many elements are copied where the factors of products are concatenated.
 
-    What a kernel computes is written in its place.
+    What a kernel computes is written in its place, if that is dense.
     """
     pairs = [factors for v in matmuls if (factors := _factors(v)) is not None]
-    return sum(_apart(side) for side in zip(*pairs, strict=True))
+    pairs.sort(key=lambda pair: _where(pair[0], {}))
+    return sum(_apart(side, 1 - k) for k, side in enumerate(zip(*pairs, strict=True)))
 
 
-def _apart(parts: Sequence[Value]) -> int:
-    wholes = [p.args[0] if isinstance(p.primitive, View) else p for p in parts]
-    if len(set(wholes)) == 1:
+def _apart(parts: Sequence[Value], axis: int) -> int:
+    """Return how many elements of matrices do not lie where their concatenation has them."""
+    lines = [_lines(p, axis) for p in parts]
+    first = lines[0]
+    at, together = first[1], True
+    for p, (root, offset, step, dense) in zip(parts, lines, strict=True):
+        together = together and root is first[0] and offset == at and step == first[2] and dense
+        at = offset + step * p.shape[axis]
+    if together:
         return 0
     return sum(
-        p.size for p, x in zip(parts, wholes, strict=True) if is_source(x) or x.size > p.size
+        p.size
+        for p, (root, _, _, dense) in zip(parts, lines, strict=True)
+        if not dense or root.size != p.size or is_source(root)
     )
+
+
+def _lines(p: Value, axis: int) -> tuple[Value, int, int, bool]:
+    """Return the array a matrix is a view of, where, its step along an axis, if lines are dense."""
+    if not isinstance(p.primitive, View):
+        return p, 0, c_strides(p.shape)[axis], axis == 0
+    step, other = p.primitive.strides[axis], p.primitive.strides[1 - axis]
+    return p.args[0], p.primitive.offset, step, other == 1 and step >= p.shape[1 - axis]
 
 
 def _sum(b: Builder, terms: Sum, new: dict[Value, Value], order: dict[Value, int]) -> Value | None:

@@ -92,6 +92,8 @@ def again(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
             return b.scatter(args[0], args[1], args[2:], p.axes, p.position, p.add)
         case PrefixScan() as p:
             return b.scan(p.combine, args[0], p.axis)
+        case Matmul(loops=True):
+            return keep(b, v, args)
         case Matmul():
             return b.matmul(*args)
         case ProgramInput() | ConstantArray() | Iota() | PythonCall() | CallResult():

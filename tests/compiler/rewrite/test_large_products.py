@@ -16,6 +16,9 @@ from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.planning.passes import prepared
 from adarray.compiler.rewrite import optimise
+from adarray.compiler.rewrite.dead import dead
+from adarray.compiler.rewrite.product_costs import ON_GPU
+from adarray.compiler.rewrite.products import products
 from adarray.compiler.rewrite.shared_parts import shared_parts
 
 RNG = np.random.default_rng(8)
@@ -59,6 +62,40 @@ def test_steps_beyond_sixteen_are_one_array() -> None:
     program = prepared(optimise(r.program), GPU)
     assert count(program, UpdateSlice) == 0
     assert count(program, Matmul) == 1 + 2 * 19 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("side", "fewer"), [("rows", True), ("columns", False), ("computed", True), ("spread", False)]
+)
+def test_sums_are_joined_where_little_is_copied(side: str, fewer: bool) -> None:
+    """Large factors that lie apart, or across what libraries read, are multiplied one by one."""
+    n, m = 3000, 12
+
+    def f(x: Any, y: Any) -> Any:
+        terms = []
+        for k in range(4):
+            left, right = x[k], y[k]
+            if side == "columns":
+                left = x[:, k]
+            if side == "computed":
+                left, right = np.sin(left), np.cos(right)
+            if side == "spread":
+                left = x[3 * k % 4]
+            terms.append((left if side == "columns" else left.T) @ right)
+        return terms[0] + terms[1] + terms[2] + terms[3]
+
+    shape = (m, 4, n) if side == "columns" else (4, n, m)
+    arrays = [RNG.normal(size=s).astype(np.float32) / 100 for s in (shape, (4, n, m))]
+    if side == "spread":
+        arrays[1] = np.ascontiguousarray(arrays[1][[2, 0, 3, 1]])
+    r = recorded(f, *arrays)
+    # Six calls are saved, which take as long as to copy a third of all elements.
+    costs = ON_GPU._replace(call=ON_GPU.copy * 8 * n * m // 3 // 6)
+    program = dead(products(optimise(r.program), costs))
+    verify_program(program)
+    assert count(program, Matmul) == (1 if fewer else 4)
+    for got, want in zip(interpret(program, arrays), interpret(r.program, arrays), strict=True):
+        close(got, want, 1e-4)
 
 
 def rows_of(program: Program) -> list[int]:
