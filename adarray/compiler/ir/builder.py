@@ -487,7 +487,7 @@ class Builder:
         shape = (*rest[:position], *at, *rest[position:])
         if 0 in shape:
             return base
-        if base.dtype in PAIRS:
+        if base.dtype in PAIRS and (add or is_paired(base)):
             return self._by_parts(
                 lambda p, q: self.scatter(p, q, indices, axes, position, add), base, value
             )

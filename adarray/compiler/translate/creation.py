@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from adarray.compiler.ir.builder import Builder
-from adarray.compiler.translate import Translated, ValueCall, function
+from adarray.compiler.translate import Translated, ValueCall, function, of_pairs
+
+of_pairs(np.zeros_like, np.empty_like, np.ones_like)
 
 
 @function(np.zeros_like, np.empty_like)

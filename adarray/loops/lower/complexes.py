@@ -136,6 +136,7 @@ class Complexes:
         with self.state.block() as body:
             self.state.assign(result, Apply(dtype, "hypot", a))
         self.state.branch(build.call("logical_or", "bool", *some), body)
+        self.state.magnitudes[result.name] = a
         return number(result, kind)
 
     def _exp(self, a: Pair) -> Pair:

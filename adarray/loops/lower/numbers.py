@@ -11,7 +11,7 @@ from adarray.compiler.ir.loopir import Apply, Const, Expr, Var
 from adarray.kernels import build
 from adarray.kernels.types import FLOATS, INTEGERS
 from adarray.loops.forms import NotCaptured
-from adarray.loops.lower import scalars
+from adarray.loops.lower import magnitudes, scalars
 from adarray.loops.lower.integers import Integers
 from adarray.loops.lower.intervals import HIGHEST, LOWEST, Affine
 from adarray.loops.lower.kinds import (
@@ -207,6 +207,10 @@ class Arithmetic(Integers):
 
     def of_dtypes(self, name: str, args: tuple[Expr, ...], dtype: str) -> Expr | None:
         """Return a function of expressions of the dtypes that it takes; None if it is unknown."""
+        if name in magnitudes.COMPARISONS:
+            size = magnitudes.compared(self.state, name, *args)
+            if size is not None:
+                return size
         expr = scalars.function(name, args, dtype, self.state.let)
         small = dtype in ("int8", "uint8", "int16", "uint16")
         return self.state.let("n", expr) if expr is not None and small else expr
@@ -349,7 +353,8 @@ class Arithmetic(Integers):
         x, y = (self.cast(v, dtype) for v in (a, b))
         if dtype == "bool" and name not in ("equal", "not_equal"):
             x, y = build.cast(x, "int32"), build.cast(y, "int32")
-        return number(build.call(name, "bool", x, y), result)
+        size = magnitudes.compared(self.state, name, x, y)
+        return number(size if size is not None else build.call(name, "bool", x, y), result)
 
     def _compare_whole(self, name: str, a: Number, b: Number, result: str) -> Number:
         assert a.whole is not None

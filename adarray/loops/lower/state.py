@@ -64,6 +64,8 @@ class State:
         Whether the kernel finds out which of its kinds a number has.
     ambiguous : bool
         Whether that would help.
+    magnitudes : dict
+        Variables that are absolute values of complex numbers, and the parts of these.
     """
 
     line: int
@@ -82,6 +84,7 @@ class State:
     postponed: bool = False
     tagged: bool = False
     ambiguous: bool = False
+    magnitudes: dict[str, tuple[Expr, Expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.emitter.names |= RESERVED | set(SPELLED.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,18 @@ def numbers(*shape: int, dtype: str = "complex128") -> np.ndarray:
 X, Y, M = numbers(4, 6), numbers(4, 6), numbers(6, 3)
 R = RNG.normal(size=(4, 6))
 ODD = np.array([0, -0.0, 1, -1, 1j, -1j, 3 + 4j, -2 - 1e-3j, 1e-200j, 1e200, complex(-0.0, 2)])
+
+
+
+def _scattered(x: Any, y: Any) -> Any:
+    """Write rows and elements, some twice, into an argument and into what is computed."""
+    a, b = x.copy(), x * y
+    a[[2, 0, 2]] = y[:3]
+    a[[1, 1], [3, 3]] = y[0, :2]
+    b[[3, 0]] = 2j
+    b[[0, 1, 2], [5, 4, 5]] += y[0, :3]
+    return a * 2, a.real, b
+
 
 FUNCTIONS: dict[str, Callable[..., object]] = {
     "arithmetic": lambda x, y, r: (x + y) * x / y - r * x + x / 2 - 2j / x,
@@ -48,6 +61,8 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
     "contractions": lambda x, y, r: (np.vdot(x, y), np.outer(x[0], y[0]),
                                      np.einsum("ij,kj->i", x, y), np.tensordot(x, y, (1, 1))),
     "constants": lambda x, y, r: x * X + 1j * Y - np.array([1j, 2, 3, 4, 5, 6]),
+    "alike": lambda x, y, r: np.zeros_like(x) + np.ones_like(y) * r + np.zeros_like(x, int),
+    "scattered": lambda x, y, r: _scattered(x, y),
     "numpy scalars": lambda x, y, r: np.complex128(1 + 2j) * x + np.float64(2) * y,
 }  # fmt: skip
 
