@@ -21,7 +21,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
-from adarray.compiler.ir.primitives import Map, ProgramInput, Reduce, View
+from adarray.compiler.ir.primitives import Map, ProgramInput, Reduce, View, map_of
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import renewed
@@ -259,9 +259,9 @@ class _Split:
             return None
         own = c_strides(points.shape)[:-1]
         if points not in self.columns:
-            shape = (1, *points.shape[:-1])
-            each = tuple(self.b.view(points, j, (0, *own), shape) for j in range(count))
-            self.columns[points] = self.b.concatenate(each, 0)
+            shape = (count, *points.shape[:-1])
+            transposed = self.b.view(points, 0, (1, *own), shape)
+            self.columns[points] = self.b.make(map_of("cast"), (transposed,), shape, points.dtype)
         columns = self.columns[points]
         strides = tuple(0 if a == axis else s // count for a, s in enumerate(p.strides))
         shape = tuple(1 if a == axis else n for a, n in enumerate(v.shape))
