@@ -91,6 +91,9 @@ def test_folds_of_pairs_are_those_of_numpy(tmp_path: Path) -> None:
     compiled = Compiled([p for _, p in cases], tmp_path)
     chosen = 0
     for r, p in cases:
+        m, n = len(r.arrays[0]), len(r.arrays[1])
+        sizes = {b.size for s in p.steps if isinstance(s, KernelStep) for b in s.buffers}
+        assert sizes.isdisjoint({m * n, m * m})
         chosen += sum(isinstance(s, ColumnFolds) for s in schedules(p.steps))
         got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
         for one, expected in zip(got, r.leaves, strict=True):

@@ -64,17 +64,23 @@ def short_axes(program: Program, target: Target) -> Program:
 
 
 def _seed(v: Value) -> int | None:
-    """Return the short axis of a map of points that are spread over pairs; None if it is none."""
+    """Return the short axis of a map of points that are spread over pairs; None if it is none.
+
+    What is the same for all coordinates may be an array of pairs itself.
+    """
     if not isinstance(v.primitive, Map) or v.ndim < 3 or v.size < PAIRS:
         return None
     axes = [a for a, n in enumerate(v.shape) if SHORTEST <= n <= LONGEST]
     operands = [a for a in v.args if uniform(a) is None]
     if len(axes) != 1 or len(operands) < 2:
         return None
-    spread = all(
-        isinstance(a.primitive, View) and a.args[0].size * SPREAD <= v.size for a in operands
-    )
-    return axes[0] if spread else None
+    (axis,) = axes
+    points = [isinstance(a.primitive, View) and a.args[0].size * SPREAD <= v.size for a in operands]
+    from_end = axis - v.ndim
+    alike = [a.ndim < -from_end or a.shape[from_end] == 1 for a in operands]
+    spread = all(p or same for p, same in zip(points, alike, strict=True))
+    varies = any(p and not same for p, same in zip(points, alike, strict=True))
+    return axis if spread and varies else None
 
 
 def _users(program: Program) -> dict[Value, list[Value]]:
