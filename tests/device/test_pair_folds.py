@@ -38,7 +38,7 @@ FOLDS: tuple[Callable[..., Any], ...] = (
     lambda w, d: np.mean(d * w[:, :, None], axis=1),
     lambda w, d: np.sum(d * w[:, :, None], axis=0),
     lambda w, d: w @ np.cos(np.arange(w.shape[1], dtype=np.float32)),
-    lambda w, d: np.sin(np.sum(d, axis=-1)[:, 0]) @ w,
+    lambda w, d: np.sin(np.arange(w.shape[0], dtype=np.float32)) @ w,
     lambda w, d: np.sum((w / np.sum(w, axis=1, keepdims=True)) ** 2, axis=0),
 )
 
