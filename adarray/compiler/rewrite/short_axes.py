@@ -1,7 +1,7 @@
 """Short axes of pairs: what all pairs of points compute is computed coordinate by coordinate.
 
-Differences ``x[:, None, :] - x[None, :, :]`` of points with two to sixteen coordinates are an array
-of three axes, the last one short. A loop over pairs in a loop over coordinates would go through
+Differences ``x[:, None, :] - x[None, :, :]`` of points with two to 32 coordinates are an array of
+three axes, the last one short. A loop over pairs in a loop over coordinates would go through
 memory for each, and compute again what they share. Here such values become one for each
 coordinate: a kernel computes all of them in one iteration, from registers. Points of many
 coordinates are transposed before, so that threads side by side read numbers side by side.
@@ -27,6 +27,7 @@ from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import renewed
 
 SHORTEST, LONGEST = 2, 16  # elements of an axis that is taken apart
+MOST = 32  # the same of pairs that have no other axes, if none is shorter
 TILED = 9  # elements from which on tiles fold it, where they can
 APART = 5  # coordinates from which on a line of the cache holds those of few points
 TRANSPOSED = 1 << 18  # elements of an array of pairs from which on that is worth a kernel
@@ -71,6 +72,8 @@ def _seed(v: Value) -> int | None:
     if not isinstance(v.primitive, Map) or v.ndim < 3 or v.size < PAIRS:
         return None
     axes = [a for a, n in enumerate(v.shape) if SHORTEST <= n <= LONGEST]
+    if not axes and sum(n != 1 for n in v.shape) == 3:
+        axes = [a for a, n in enumerate(v.shape) if LONGEST < n <= MOST]
     operands = [a for a in v.args if uniform(a) is None]
     if len(axes) != 1 or len(operands) < 2:
         return None
@@ -80,6 +83,8 @@ def _seed(v: Value) -> int | None:
     alike = [a.ndim < -from_end or a.shape[from_end] == 1 for a in operands]
     spread = all(p or same for p, same in zip(points, alike, strict=True))
     varies = any(p and not same for p, same in zip(points, alike, strict=True))
+    if v.shape[axis] > LONGEST and axis != v.ndim - 1 and sum(not same for same in alike) < 2:
+        return None  # few points rather than many coordinates
     return axis if spread and varies else None
 
 
