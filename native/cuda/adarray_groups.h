@@ -335,28 +335,28 @@ ADARRAY_IN void adarray_sheet_total(const adarray_pack<T, W> &x, T one, T *room,
     }
 }
 
-/* Sums of columns, of which each lane of a warp has W that lie 32 apart: fold those of a block's
- * warps into `out`. `room` has W elements for each thread. */
-template <int B, int W, class T, class F>
+/* Sums of columns, of which each thread of a group of G has W that lie G apart: fold those of a
+ * block's groups into `out`. `room` has W elements for each thread. */
+template <int B, int G, int W, class T, class F>
 ADARRAY_IN void adarray_columns_total(const T (&x)[W], T *room, int64_t size, T *out, F f)
 {
-    const int64_t first = (int64_t)blockIdx.y * 32 * W;
-    if (B == 32) {
+    const int64_t first = (int64_t)blockIdx.y * G * W;
+    if (B == G) {
 #pragma unroll
         for (int u = 0; u < W; u++)
-            if (first + u * 32 + threadIdx.x < size) out[first + u * 32 + threadIdx.x] = x[u];
+            if (first + u * G + threadIdx.x < size) out[first + u * G + threadIdx.x] = x[u];
         return;
     }
     __syncthreads(); /* somebody may still read what `room` held before */
 #pragma unroll
     for (int u = 0; u < W; u++)
-        room[(threadIdx.x / 32 * W + u) * 32 + threadIdx.x % 32] = x[u];
+        room[(threadIdx.x / G * W + u) * G + threadIdx.x % G] = x[u];
     __syncthreads();
-    for (int t = threadIdx.x; t < 32 * W; t += B) {
+    for (int t = threadIdx.x; t < G * W; t += B) {
         if (first + t >= size) break;
         T sum = room[t];
 #pragma unroll
-        for (int g = 1; g < B / 32; g++) sum = f(sum, room[g * 32 * W + t]);
+        for (int g = 1; g < B / G; g++) sum = f(sum, room[g * G * W + t]);
         out[first + t] = sum;
     }
 }

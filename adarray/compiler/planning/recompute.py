@@ -20,7 +20,14 @@ from collections.abc import Container
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
 from adarray.compiler.ir.domains import AffineIndex
-from adarray.compiler.ir.primitives import Concatenate, Map, Primitive, ProgramInput, UpdateSlice
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    Map,
+    Primitive,
+    ProgramInput,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Value
 from adarray.compiler.ir.uses import domain, op_cost
 from adarray.compiler.kernels.nodes import Nodes
@@ -72,6 +79,8 @@ class Recompute:
         if (root, group.index) in self.chosen:
             return True
         if type(root.primitive) not in RECOMPUTED or root in self.requested or root in self.fixed:
+            return False
+        if _is_copy(root):
             return False
         owner = self.fusion.owner.get(root)
         if owner is None or owner is group or owner.kind == "step":
@@ -186,6 +195,8 @@ class Recompute:
             cost += op_cost(v)
             if type(v.primitive) not in RECOMPUTED or v in self.fixed or cost > limit:
                 return ways
+            if _is_copy(v):
+                return ways
             way.append(v)
             for use in uses.uses(v):
                 root = use.root
@@ -229,6 +240,14 @@ class Recompute:
             )
             for use in uses.uses(value)
         )
+
+
+def _is_copy(value: Value) -> bool:
+    """Whether a value is made for the order in which its elements lie in memory."""
+    if not isinstance(value.primitive, Map) or value.primitive.name != "cast":
+        return False
+    (a,) = value.args
+    return a.dtype == value.dtype and isinstance(a.primitive, View)
 
 
 def _read_across(fusion: Fusion) -> frozenset[Value]:

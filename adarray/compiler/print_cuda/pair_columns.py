@@ -29,15 +29,18 @@ class PairColumnsPrinter:
 
     def print(self, totals: Totals) -> None:
         """Print the kernel but for what combines the parts of blocks."""
-        p, pairs, width = self.p, self.pairs, self.s.width
+        p, pairs, width, threads = self.p, self.pairs, self.s.width, self.s.threads
         rows, columns = p.index(pairs.loop.stop), p.index(pairs.across.stop)
-        p.line(f"const int64_t first_ = (int64_t)blockIdx.y * {WARP * width} + lane;")
+        p.line(
+            f"const int64_t first_ = (int64_t)blockIdx.y * {threads * width} + lane % {threads};"
+        )
         self._struct("alignas(16) row_", pairs.rows)
         self._struct("column_", pairs.columns)
         p.line(f"__shared__ row_ rows_[{self.s.block}];")
         p.line(f"row_ *const own_ = rows_ + threadIdx.x / {WARP} * {WARP};")
         p.line(f"column_ columns_[{width}];")
-        last = f"first_ + u * {WARP} < {columns} ? first_ + u * {WARP} : {columns} - 1"
+        own = f"first_ + u * {threads}"
+        last = f"{own} < {columns} ? {own} : {columns} - 1"
         scope = self._side(pairs.across.var, last, pairs.of_columns, pairs.columns, "columns_[u]")
         p.line("#pragma unroll")
         p.braced(f"for (int u = 0; u < {width}; u++)", scope)
@@ -51,7 +54,11 @@ class PairColumnsPrinter:
         p.line(f"adarray_sync<{WARP}>();")
         p.line(f"const int count = {rows} - begin < {WARP} ? (int)({rows} - begin) : {WARP};")
         p.line(f"#pragma unroll {4 if len(pairs.of_pairs) <= UNROLLED else 1}")
-        p.line("for (int q = 0; q < count; q++) {")
+        parts = WARP // threads
+        each = "int q = 0; q < count; q++"
+        if parts > 1:
+            each = f"int q = lane / {threads}; q < count; q += {parts}"
+        p.line(f"for ({each}) {{")
         p.line("    const row_ row = own_[q];")
         p.line("    #pragma unroll")
         arguments = ", ".join(["row", "columns_[u]", *(f"{x}[u]" for x in sums)])
@@ -62,7 +69,7 @@ class PairColumnsPrinter:
             f"for (int64_t begin = group * {WARP}; begin < {rows}; begin += groups * {WARP})", scope
         )
         for s, x in zip(pairs.folds, sums, strict=True):
-            totals.end_columns(s.target, x, self.s.width)
+            totals.end_columns(s.target, x, threads, width)
 
     def _struct(self, name: str, fields: tuple[Named, ...]) -> None:
         """Declare what a row or a column has."""

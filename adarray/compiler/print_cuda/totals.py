@@ -147,7 +147,7 @@ class Totals:
                 f"{self._stride(t)}, {size}, {c}, {combine});"
             )
 
-    def end_columns(self, name: str, sums: str, width: int) -> None:
+    def end_columns(self, name: str, sums: str, threads: int, width: int) -> None:
         """Print what combines the sums of columns that the threads of a block have."""
         p, outline = self.p, self.p.outline
         (t,) = (part.total for part in outline.totals if part.total.name == name)
@@ -155,7 +155,7 @@ class Totals:
         kind = STORED[t.dtype]
         own = f"{self._parts_of(t)} + blockIdx.x * {self._stride(t)}"
         p.line(
-            f"adarray_columns_total<{p.schedule.block}, {width}>({sums}, "
+            f"adarray_columns_total<{p.schedule.block}, {threads}, {width}>({sums}, "
             f"({kind} *)(near_ + merge_), {p.index(t.size)}, "
             f"{own if outline.far else p.memory[t.out]}, {p.combiner(t.combine, t.dtype)});"
         )

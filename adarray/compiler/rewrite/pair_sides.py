@@ -27,13 +27,16 @@ from adarray.compiler.ir.builder import PRINTABLE, Builder, uniform
 from adarray.compiler.ir.primitives import Map, Matmul, ProgramInput, Reduce, View
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
-from adarray.compiler.ir.uses import sweeps
+from adarray.compiler.ir.uses import op_cost, sweeps
 from adarray.compiler.ir.views import Shape, broadcast_shape, broadcast_strides
 from adarray.compiler.rewrite.dead import dead
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 PAIRS = 1 << 16  # elements of an array of pairs, at least
 SPREAD = 8  # times as many as what it is computed from, at least
+# Kernels of the same pairs from which on these may be stored instead, and operations in whose time a
+# number of each pair is read, or somewhat more.
+MANY, MOVED = 8, 40
 
 
 class Side(NamedTuple):
@@ -61,10 +64,11 @@ def pair_sides(program: Program, target: Target) -> Program:
     program = dead(program)
     pairs = _Pairs(program)
     weighted = {v: axis for v in program.values for axis in [pairs.weighted(v)] if axis is not None}
+    summed = program
     if weighted:
-        program = _summed(program, weighted)
-        pairs = _Pairs(program)
-    return _Sides(pairs).run(program) if pairs.sides else program
+        summed = _summed(program, weighted)
+        pairs = _Pairs(summed)
+    return _Sides(pairs).run(summed) if pairs.sides else program
 
 
 def _summed(program: Program, weighted: dict[Value, int]) -> Program:
@@ -116,6 +120,31 @@ class _Pairs:
             if isinstance(v.primitive, Reduce) and v.args[0] in self.folded:
                 a = self.known[v.args[0]]
                 self.sides[v] = Side(self._root(a), turns[a], min(_folded(v), key=_extent(a)))
+        repeated = self._repeated()
+        self.sides = {v: s for v, s in self.sides.items() if s.pairs not in repeated}
+        self.folded = {v for v in self.folded if self._root(self.known[v]) not in repeated}
+
+    def _repeated(self) -> set[Value]:
+        """Return what stands for pairs that so many folds need that they are rather stored once."""
+        computed: dict[Side, set[Value]] = {}
+        for v, side in self.sides.items():
+            own = computed.setdefault(side, set())
+            stack = [self.known[v.args[0]]]
+            while stack:
+                w = stack.pop()
+                if w not in own:
+                    own.add(w)
+                    stack += [self.known[a] for a in w.args if a in self.known]
+        groups: dict[Value, list[set[Value]]] = {}
+        for side, own in computed.items():
+            groups.setdefault(side.pairs, []).append(own)
+        repeated = set()
+        for root, sets in groups.items():
+            again = sum(sum(map(op_cost, own)) for own in sets)
+            again -= sum(map(op_cost, set().union(*sets)))
+            if len(sets) >= MANY and again > MOVED * (1 + len(sets)):
+                repeated.add(root)
+        return repeated
 
     def _is_pairs(self, v: Value) -> bool:
         if not isinstance(v.primitive, Map) or v.size < PAIRS or v.dtype not in PRINTABLE:

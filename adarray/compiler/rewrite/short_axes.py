@@ -1,7 +1,7 @@
 """Short axes of pairs: what all pairs of points compute is computed coordinate by coordinate.
 
-Differences ``x[:, None, :] - x[None, :, :]`` of points with two to sixteen coordinates are an array
-of three axes, the last one short. A loop over pairs in a loop over coordinates would go through
+Differences ``x[:, None, :] - x[None, :, :]`` of points with two to 32 coordinates are an array of
+three axes, the last one short. A loop over pairs in a loop over coordinates would go through
 memory for each, and compute again what they share. Here such values become one for each
 coordinate: a kernel computes all of them in one iteration, from registers. Points of many
 coordinates are transposed before, so that threads side by side, or lanes of a vector, read numbers
@@ -22,12 +22,13 @@ from functools import reduce
 from typing import NamedTuple
 
 from adarray.compiler.ir.builder import Builder, uniform
-from adarray.compiler.ir.primitives import Map, ProgramInput, Reduce, View
+from adarray.compiler.ir.primitives import Map, ProgramInput, Reduce, View, map_of
 from adarray.compiler.ir.program import Program, Value, c_strides
 from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import renewed
 
 SHORTEST, LONGEST = 2, 16  # elements of an axis that is taken apart
+MOST = 32  # the same of pairs that have no other axes, if none is shorter
 TILED = 9  # elements from which on tiles fold it, where they can
 APART = 5  # coordinates from which on a line of the cache holds those of few points
 TRANSPOSED = 1 << 18  # elements of an array of pairs from which on that is worth a kernel
@@ -63,17 +64,27 @@ def short_axes(program: Program, target: Target) -> Program:
 
 
 def _seed(v: Value) -> int | None:
-    """Return the short axis of a map of points that are spread over pairs; None if it is none."""
+    """Return the short axis of a map of points that are spread over pairs; None if it is none.
+
+    What is the same for all coordinates may be an array of pairs itself.
+    """
     if not isinstance(v.primitive, Map) or v.ndim < 3 or v.size < PAIRS:
         return None
     axes = [a for a, n in enumerate(v.shape) if SHORTEST <= n <= LONGEST]
+    if not axes and sum(n != 1 for n in v.shape) == 3:
+        axes = [a for a, n in enumerate(v.shape) if LONGEST < n <= MOST]
     operands = [a for a in v.args if uniform(a) is None]
     if len(axes) != 1 or len(operands) < 2:
         return None
-    spread = all(
-        isinstance(a.primitive, View) and a.args[0].size * SPREAD <= v.size for a in operands
-    )
-    return axes[0] if spread else None
+    (axis,) = axes
+    points = [isinstance(a.primitive, View) and a.args[0].size * SPREAD <= v.size for a in operands]
+    from_end = axis - v.ndim
+    alike = [a.ndim < -from_end or a.shape[from_end] == 1 for a in operands]
+    spread = all(p or same for p, same in zip(points, alike, strict=True))
+    varies = any(p and not same for p, same in zip(points, alike, strict=True))
+    if v.shape[axis] > LONGEST and axis != v.ndim - 1 and sum(not same for same in alike) < 2:
+        return None  # few points rather than many coordinates
+    return axis if spread and varies else None
 
 
 def _users(program: Program) -> dict[Value, list[Value]]:
@@ -258,9 +269,9 @@ class _Split:
             return None
         own = c_strides(points.shape)[:-1]
         if points not in self.columns:
-            shape = (1, *points.shape[:-1])
-            each = tuple(self.b.view(points, j, (0, *own), shape) for j in range(count))
-            self.columns[points] = self.b.concatenate(each, 0)
+            shape = (count, *points.shape[:-1])
+            transposed = self.b.view(points, 0, (1, *own), shape)
+            self.columns[points] = self.b.make(map_of("cast"), (transposed,), shape, points.dtype)
         columns = self.columns[points]
         strides = tuple(0 if a == axis else s // count for a, s in enumerate(p.strides))
         shape = tuple(1 if a == axis else n for a, n in enumerate(v.shape))

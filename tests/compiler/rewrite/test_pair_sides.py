@@ -145,6 +145,27 @@ def test_pairs_that_are_results_are_computed_once() -> None:
     assert not changed.apart
 
 
+def test_pairs_that_many_kernels_need_are_stored() -> None:
+    """Scaling rows and columns in turn reads all pairs each time, or computes them again."""
+
+    def scaled(terms: int) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            w = bells(x, y)
+            for k in range(terms):
+                w = np.tanh(w + 0.1 * k)
+            b = y
+            for _ in range(6):
+                a = 1.0 / (w @ b)
+                b = 1.0 / (a @ w)
+            return b
+
+        return f
+
+    assert len(set(pair_sides(recorded(scaled(0), *arrays()).program, GPU).apart.values())) == 12
+    r = recorded(scaled(4), *arrays())
+    assert not pair_sides(r.program, GPU).apart
+
+
 def test_doublings_follow_sums() -> None:
     """A gradient of squares adds up each term once."""
     changed = checked(recorded(gradient(columns), *arrays()))

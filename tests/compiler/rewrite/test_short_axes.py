@@ -108,7 +108,7 @@ def test_pairs_that_are_needed_whole_stay() -> None:
 
 
 def test_long_axes_and_arrays_without_pairs_stay() -> None:
-    r = recorded(scaled, points(50, 20), points(30, 20), np.ones(20))
+    r = recorded(scaled, points(50, 40), points(30, 40), np.ones(40))
     assert short_axes(r.program, GPU) is r.program
     r = recorded(lambda x: np.sum(np.sin(x) * x, axis=-1), points(20, 30, 3))
     assert short_axes(r.program, GPU) is r.program

@@ -161,6 +161,7 @@ PROGRAMS = {
     "many points": (near, ((30, 5), (40000, 5)), ((9, 5), (31, 5))),
     "normed": (normed, ((13, 4096, 28), (13, 4096)), ((3, 70, 9), (3, 70))),
     "near": (near, ((1212, 24), (249, 24)), ((30, 20), (70, 20))),
+    "far": (near, ((1212, 48), (249, 48)), ((30, 40), (70, 40))),
     "sixteen": (near, ((1212, 16), (249, 16)), ((30, 16), (70, 16))),
     "taken from few": (taken_from_few, ((8, 5000, 12),), ((4, 9, 5),)),
     "coordinates": (near, ((1212, 7), (249, 7)), ((30, 6), (70, 6))),
@@ -292,13 +293,15 @@ def test_scatters_of_few_pieces_are_shared() -> None:
 
 
 def test_coordinates_are_read_and_written_together() -> None:
-    """Points of many coordinates are transposed by one kernel, and gradients back by one each."""
-    first, *rest = schedules("sixteen")
-    assert isinstance(first, FlatLoops)
-    pairs = [s for s in rest if isinstance(s, ColumnFolds)]
+    """Points of many coordinates are transposed by a kernel each, and gradients back by another."""
+    *first, value, mean, to_points, to_others = schedules("sixteen")[:6]
+    assert [type(s) for s in first] == [SheetRows] * 2
+    assert isinstance(mean, FlatLoops)
+    pairs = [value, to_points, to_others]
+    assert all(isinstance(s, ColumnFolds) for s in pairs)
     assert [len(s.facts.sized) for s in pairs] == [1, 16, 16]
-    last = [s for s in rest if s not in pairs]
-    assert len(last) <= 4
+    last = schedules("sixteen")[6:]
+    assert len(last) <= 3
     assert all(isinstance(s, FlatLoops) for s in last)
 
 
@@ -320,13 +323,13 @@ def test_threads_with_many_folds_have_registers_for_them() -> None:
     for m, n in (700, 1200), (20, 40000):
         folds = [s for s in schedules("sixteen", (m, 12), (n, 12)) if s.facts.most_folds > 8]
         assert sorted(s.facts.rows for s in folds) == [m, n]
-        assert all(isinstance(s, ColumnFolds) and s.block <= 256 and s.width == 1 for s in folds)
+        assert all(isinstance(s, ColumnFolds) and s.block <= 256 and s.width <= 2 for s in folds)
 
 
 def test_large_sums_over_rows_are_not_updated_in_memory() -> None:
     for s in schedules("many points"):
         totals = sum(s.facts.bytes_of(t) or 0 for t in s.facts.sized)
-        assert totals <= UPDATED + 4096 or isinstance(s, SheetRows)
+        assert totals <= UPDATED + 4096 or isinstance(s, SheetRows | ColumnFolds)
 
 
 def test_lines_of_a_running_fold_are_shared() -> None:

@@ -104,7 +104,7 @@ class TestKernels:
         def f(a: Any, b: Any) -> Any:
             return np.sum(np.sqrt(squares(a, b)), axis=1)
 
-        kernel, ints = step_of(f, np.ones((600, 20)), np.ones((500, 20)))
+        kernel, ints = step_of(f, np.ones((600, 40)), np.ones((500, 40)))
         assert pair_folds(kernel) is None
         assert isinstance(schedule_of(kernel, ints, GPU), RowsByWarp | RowsByBlock)
 

@@ -149,8 +149,8 @@ def _column_folds(facts: KernelFacts, target: GpuTarget) -> ColumnFolds | None:
     if shape is None:
         return None
     return ColumnFolds(
-        facts, WARP * shape.warps, facts.fits_int32, pairs, shape.width, shape.blocks > 1,
-        shape.blocks,
+        facts, WARP * shape.warps, facts.fits_int32, pairs, shape.width, shape.threads,
+        shape.blocks > 1, shape.blocks,
     )  # fmt: skip
 
 

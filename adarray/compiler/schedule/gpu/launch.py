@@ -9,7 +9,6 @@ from adarray.compiler.ir.target import GpuTarget
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import evaluate, padded
 from adarray.compiler.schedule.gpu.memory import array_bytes, has_arrays, is_merged, shared_names
-from adarray.compiler.schedule.gpu.pair_columns import WARP
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnFolds,
     ColumnStrips,
@@ -215,5 +214,5 @@ def _tiles(s: Tiles, target: GpuTarget) -> LaunchSizes:
 
 
 def _column_folds(s: ColumnFolds) -> LaunchSizes:
-    strips = -(-s.facts.count(s.pairs.across) // (WARP * s.width))
+    strips = -(-s.facts.count(s.pairs.across) // (s.threads * s.width))
     return _launch(s, s.blocks, array_bytes(s), strips)

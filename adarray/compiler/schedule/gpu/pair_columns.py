@@ -26,6 +26,7 @@ from adarray.compiler.scalars.dtypes import SIZES
 
 WARP = 32
 WIDTHS = (1, 2, 4)  # columns of a thread
+THREADS = (8, 16, 32)  # of a warp that have columns of their own
 WARPS = (1, 2, 4, 8)  # of a block
 REGISTERS, MOST_REGISTERS = 1 << 16, 255  # of an SM, and of a thread
 OTHERS = 28  # registers of a thread for what else there is
@@ -34,9 +35,10 @@ MOST_STRIPS = 65535  # blocks along the second axis of a launch
 ROOM = 40 * 1024  # bytes of shared memory for the rows of a block
 FEWEST = 16  # rows
 SPARE = 1.1  # registers that a thread takes, of what is counted
-# Cycles: from what is read to what is added, for a row, with its part of the time in which a block
-# of rows comes; before a block's rows; after them for each sum, and each warp with a part of it.
-CHAIN, BEGIN, SUM, PART = 175, 1500, 40, 8
+# Cycles: from what is read to what is added; until a block of rows comes; before a block's rows;
+# after them for each sum, and each warp with a part of it.
+CHAIN, COMES, BEGIN, SUM, PART = 150, 800, 1500, 40, 8
+STAGE, STAGED = 30, 4  # instructions of a warp for a block of rows, and for each word of one
 ONCE, EACH = 100, 12  # instructions of a warp besides those of pairs, and for each of its sums
 # Cycles of another kernel that adds up the parts of blocks, and bytes that it moves in a cycle.
 MERGE, MERGED = 3500, 2400
@@ -171,6 +173,8 @@ class Shape(NamedTuple):
     ----------
     width : int
         Columns of a thread.
+    threads : int
+        Of a warp that have columns of their own.
     warps : int
         Of a block; they share its rows.
     blocks : int
@@ -178,6 +182,7 @@ class Shape(NamedTuple):
     """
 
     width: int
+    threads: int
     warps: int
     blocks: int
 
@@ -206,11 +211,12 @@ def shape_of(pairs: PairColumns, rows: int, columns: int, target: GpuTarget) -> 
     )  # fmt: skip
     steps = -(-rows // WARP)
     shapes = [
-        Shape(width, warps, blocks)
+        Shape(width, threads, warps, blocks)
         for width in WIDTHS
+        for threads in THREADS
         for warps in WARPS
         if warps <= steps and row_bytes(pairs) * WARP * warps <= ROOM
-        and columns <= MOST_STRIPS * WARP * width
+        and columns <= MOST_STRIPS * threads * width
         for blocks in _counts(-(-steps // warps))
     ]  # fmt: skip
     times = {s: _cycles(s, work, row_bytes(pairs), rows, columns, target) for s in shapes}
@@ -241,13 +247,16 @@ def _cycles(
     )  # fmt: skip
     if registers > MOST_REGISTERS or not resident:
         return math.inf
-    strips = -(-columns // (WARP * s.width))
+    strips = -(-columns // (s.threads * s.width))
     each = -(-strips * s.blocks // target.sms)  # blocks of an SM
-    pairs = s.warps * -(-rows // (WARP * s.warps * s.blocks)) * min(WARP, rows)
+    steps = s.warps * -(-rows // (WARP * s.warps * s.blocks))  # blocks of rows
+    pairs = steps * -(-min(WARP, rows) * s.threads // WARP)
+    staging = (STAGE + STAGED * work.row) / 4
     issued = s.width * work.instructions + bytes_ // 16 + 3
     side_by_side = min(resident, each) * s.warps / 4  # for each scheduler
-    busy = min(1.0, side_by_side * issued / (CHAIN + issued))
-    time = each * pairs * max(issued / 4 / busy, READ * bytes_ / 16)
+    waits = CHAIN + COMES / s.threads
+    busy = min(1.0, side_by_side * issued / (waits + issued))
+    time = each * (pairs * max(issued / 4 / busy, READ * bytes_ / 16) + steps * staging)
     time += each * s.warps * (ONCE + EACH * work.sums * s.width) / 4
     ends = SUM + PART * s.warps if s.warps > 1 else PART
     time += -(-each // resident) * (BEGIN + work.sums * s.width * ends)

@@ -261,6 +261,8 @@ class ColumnFolds(Blocks):
         The parts of the kernel.
     width : int
         Columns of a thread.
+    threads : int
+        Of a warp that have columns of their own; others go through other rows for the same ones.
     far : bool
         Whether several blocks share the rows: a kernel of its own adds up what they have.
     blocks : int
@@ -269,12 +271,13 @@ class ColumnFolds(Blocks):
 
     pairs: PairColumns = field(compare=False, repr=False)
     width: int
+    threads: int = 32
     far: bool = False
     blocks: int = field(default=1, compare=False, repr=False)
 
     @property
     def group(self) -> int:
-        """Threads that share a row."""
+        """Threads that go through the same rows."""
         return 32
 
 
