@@ -70,7 +70,7 @@ def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray], int]:
             elif kind == "roll":
                 a = a + 0.1 * np.tanh(np.roll(a, 1, over[0]) - 2.0 * a + np.roll(a, -1, over[0]))
             else:
-                a = a + fold(a, axis=over, keepdims=True) * v
+                a = np.tanh(a + fold(a, axis=over, keepdims=True) * v)
         b = fold(a, axis=axes[-1])
         return np.sum(b * b) + np.mean(a * x)
 
