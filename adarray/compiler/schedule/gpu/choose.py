@@ -202,7 +202,8 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
     if side_by_side and facts.rows * side_by_side >= target.sms * SIDE_BY_SIDE:
         return 1 if facts.rows >= target.sms * target.threads_per_sm // 4 else side_by_side
     if most <= 2 * WARP:
-        group = min(power_of_two(-(-most // EACH)), WARP)
+        each = 1 if facts.arrays or facts.sized else EACH  # groups have their own
+        group = min(power_of_two(-(-most // each)), WARP)
         while group < min(most, WARP) and facts.rows * group < target.sms * target.threads_per_sm:
             group *= 2
         return group
