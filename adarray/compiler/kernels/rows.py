@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from adarray.compiler.fusion.fuse import LONG_ROW
-from adarray.compiler.ir.primitives import GatherND
 from adarray.compiler.ir.target import CPU, Target
 from adarray.compiler.kernels.nodes import KernelNode
 
@@ -29,9 +28,6 @@ def in_blocks(
         return False  # few blocks: few threads
     across = 0
     for node in order:
-        if target.along and isinstance(node.operation, GatherND) and node.classes:
-            # What it is computed with lies so, if what it reads lies anywhere.
-            across += len(node.classes) > 1 and node.classes[-1] == outer
         for ref in node.args:
             if ref.at is None or node.classes is None:
                 continue
