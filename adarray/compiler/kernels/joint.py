@@ -76,7 +76,8 @@ def flattens(
 
 def _side_by_side(node: KernelNode, classes: list[int], extents: list[int]) -> bool:
     """Whether what a node reads of memory along all classes lies side by side, in their order."""
-    axes = [node.classes.index(c) for c in classes if c in (node.classes or ())]
+    own = node.classes or ()
+    axes = [own.index(c) for c in classes if c in own]
     if len(axes) < len(classes):
         return True
     for ref in node.args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adarray.compiler.ir.affine import ONE, ZERO, slope
 from adarray.compiler.ir.loopir import (
     Apply,
     Const,
@@ -11,13 +12,16 @@ from adarray.compiler.ir.loopir import (
     For,
     If,
     Let,
+    Load,
     Local,
     Stmt,
     Store,
     Var,
     integer,
     statements,
+    walk,
 )
+from adarray.compiler.schedule.vectors import expressions
 
 SHORT = 8192  # iterations below which a loop is flattened with the one in it
 
@@ -36,18 +40,40 @@ def spread(loop: For, totals: frozenset[str] = frozenset()) -> For:
         names = {loop.var, *(s.name for s in before if isinstance(s, Let))}
         if not _flattens(loop, inner, names, totals):
             return loop
-        var = f"{loop.var}_{inner.var}"
-        passed, count = Var("int64", var), inner.stop
+        # Neighbouring iterations are those of the loop along which arrays lie side by side.
+        first, last = (inner, loop) if _swaps(loop, inner, names) else (loop, inner)
+        var, count = f"{loop.var}_{inner.var}", last.stop
+        passed = Var("int64", var)
         outer = Apply("int64", "floor_divide", (passed, count))
-        passed_before = Apply("int64", "multiply", (Var("int64", loop.var), count))
+        passed_before = Apply("int64", "multiply", (Var("int64", first.var), count))
         body: tuple[Stmt, ...] = (
-            Let(loop.var, outer),
-            Let(inner.var, Apply("int64", "subtract", (passed, passed_before))),
+            Let(first.var, outer),
+            Let(last.var, Apply("int64", "subtract", (passed, passed_before))),
             *before,
             *inner.body,
         )
-        stop = Apply("int64", "multiply", (loop.stop, count))
+        stop = Apply("int64", "multiply", (loop.stop, inner.stop))
         loop = For(var, integer(0), stop, body, "parallel")
+
+
+def _swaps(loop: For, inner: For, names: set[str]) -> bool:
+    """Whether neighbours along the outer loop share sectors, and those along the inner one do not.
+
+    Vector loops in them go across these arrays.
+    """
+    if not _is_size(loop.stop, names):
+        return False
+    lets = {s.name: s.value for s in statements(loop.body) if isinstance(s, Let)}
+    beside = {loop.var: 0, inner.var: 0}
+    for vector in (s for s in inner.body if isinstance(s, For) and s.kind == "vector"):
+        for s in vector.body:
+            places = [e.index for x in expressions(s) for e in walk(x) if isinstance(e, Load)]
+            places += [s.index] if isinstance(s, Store) else []
+            for index in places:
+                if slope(index, vector.var, lets) not in (ZERO, ONE):
+                    for name in beside:
+                        beside[name] += slope(index, name, lets) == ONE
+    return beside[loop.var] > 0 and not beside[inner.var]
 
 
 def _flattens(loop: For, inner: For, names: set[str], totals: frozenset[str]) -> bool:

@@ -56,7 +56,7 @@ CASES: dict[type, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
     FlatLoops: (np.sin, (ones(100_000),), "(int)blockIdx.x * 256 + threadIdx.x", "share each loop"),
     SingleBlock: (np.cumsum, (ones(300),), "adarray_before<512>", "whole kernel"),
     DeviceScan: (np.cumsum, (ones(40_000),), "_scan", "running fold"),
-    RowsByWarp: (softmax, (ones(20_000, 30),), "adarray_together<32>", "32 threads share"),
+    RowsByWarp: (softmax, (ones(20_000, 30),), "adarray_together<16>", "16 threads share"),
     RowsByBlock: (softmax, (ones(4000, 1000),), "adarray_of_warps", "threads share a row"),
     SharedRows: (softmax, (ones(3000, 4096),), "adarray_fetch", "fetch it ahead"),
     RegisterRows: (

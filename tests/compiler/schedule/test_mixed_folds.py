@@ -23,7 +23,8 @@ from adarray.compiler.planning.planner import plan
 from adarray.compiler.rewrite import sum_stages
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
-from adarray.compiler.schedule.gpu.schedules import RowsByWarp, Schedule
+from adarray.compiler.schedule.gpu.loops import crossing
+from adarray.compiler.schedule.gpu.schedules import RowsByWarp, Schedule, SheetRows
 from adarray.compiler.schedule.gpu.span import span_of
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -46,7 +47,9 @@ def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray], int]:
     def part() -> tuple[int, ...]:
         return tuple(n if rng.random() < 0.5 else 1 for n in shape)
 
-    floats = [numbers.normal(size=s).astype(np.float32) for s in (shape, part(), part())]
+    moved = rng.random() < 0.3
+    own = (*shape[-1:], *shape[:-1]) if moved else shape
+    floats = [numbers.normal(size=s).astype(np.float32) for s in (own, part(), part())]
     count = numbers.integers(-3, 4, part()).astype(rng.choice((np.int16, np.int32)))
     axes = [tuple(sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape) - 1))))
             for _ in range(3)]  # fmt: skip
@@ -54,6 +57,7 @@ def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray], int]:
     fold = rng.choice((np.sum, np.mean, np.max, np.min))
 
     def f(x: Any, w: Any, v: Any, k: Any) -> Any:
+        x = np.moveaxis(x, 0, -1) if moved else x
         a = np.tanh((x - v) * w)
         for kind, over in zip(kinds, axes, strict=False):
             if kind == "mixed":
@@ -66,7 +70,7 @@ def program(seed: int) -> tuple[Callable[..., Any], list[np.ndarray], int]:
             elif kind == "roll":
                 a = a + 0.1 * np.tanh(np.roll(a, 1, over[0]) - 2.0 * a + np.roll(a, -1, over[0]))
             else:
-                a = a + fold(a, axis=over, keepdims=True) * v
+                a = np.tanh(a + fold(a, axis=over, keepdims=True) * v)
         b = fold(a, axis=axes[-1])
         return np.sum(b * b) + np.mean(a * x)
 
@@ -171,3 +175,11 @@ def test_short_last_axes_are_one_loop_with_those_before_them() -> None:
     f = schedules(lambda x, w, k: np.sum(broadcast(x, w, k) ** 2), x, w, k)
     assert all(s.facts.inner == [300] for s in f if s.facts.rows == 9000)
     assert any(s.facts.rows == 9000 for s in f)
+
+
+def test_neighbouring_rows_of_a_transpose_lie_side_by_side() -> None:
+    """They are those of the loop along which the result does, whichever loop is outside."""
+    (s,) = schedules(lambda x: np.swapaxes(x, 0, 2) * 2.0, zeros(128, 37, 7000), derives=False)
+    assert isinstance(s, SheetRows)
+    assert s.group == 4
+    assert crossing(s.facts.kernel.body[0], s.facts.kernel) == 4

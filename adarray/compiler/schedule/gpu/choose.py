@@ -63,7 +63,7 @@ MARCHING = 128  # threads of a block whose warps march: one for each scheduler
 FOLDS, VALUES = 8, 128
 FEWEST = 128  # threads of a block that takes rows; smaller ones do not fill an SM
 AT_ONCE = 8  # iterations that a thread begins together, at most
-EACH = 1  # iterations of a short vector loop, for each thread
+EACH = 4  # iterations of a short vector loop, for each thread if there are rows enough
 ITERATIONS = 16  # of a long vector loop, for each thread
 PARTS = 256  # bytes of array totals of blocks that each thread of one block folds
 WORD = 4  # bytes that a thread of a sheet with array totals moves at a time
@@ -85,7 +85,7 @@ LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks shar
 def schedule_of(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> Schedule:
     """Return how a kernel runs with these integers."""
     facts = KernelFacts(kernel, ints)
-    return replace(_schedule(facts, target), small=facts.is_narrow)
+    return replace(_schedule(facts, target), small=facts.is_narrow, apart=facts.apart)
 
 
 def _schedule(facts: KernelFacts, target: GpuTarget) -> Schedule:
@@ -202,10 +202,11 @@ def _at_once(facts: KernelFacts, group: int) -> int:
     It would wait for memory in each of them. So does a thread with a row of its own, however long
     that is: nobody takes packs beside it.
     """
-    most = -(-(facts.longest_inner or 1) // group)
-    if most == 1 or (group > 1 and most * group > 2 * WARP):
+    most = facts.longest_inner or 1
+    if group > 1 and (most < group or most > 2 * WARP):
         return 0
-    return min(AT_ONCE, power_of_two(most + 1) // 2)
+    # What some threads have and others have not is a loop of its own.
+    return min(AT_ONCE, most // group)
 
 
 def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
@@ -219,7 +220,11 @@ def _threads_of_row(facts: KernelFacts, loop: For, target: GpuTarget) -> int:
     if side_by_side and facts.rows * side_by_side >= target.sms * SIDE_BY_SIDE:
         return 1 if facts.rows >= target.sms * target.threads_per_sm // 4 else side_by_side
     if most <= 2 * WARP:
-        return min(power_of_two(-(-most // EACH)), WARP)
+        each = 1 if facts.arrays or facts.sized else EACH  # groups have their own
+        group = min(power_of_two(-(-most // each)), WARP)
+        while group < min(most, WARP) and facts.rows * group < target.sms * target.threads_per_sm:
+            group *= 2
+        return group
     group = max(WARP, power_of_two(most // ITERATIONS))
     # Few rows: more threads for each.
     while group < min(most, LARGEST) and facts.rows * group < target.sms * target.threads_per_sm:

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from adarray.compiler.ir.loopir import Fold, For, If, Kernel, Let, Local, Total, statements
+from adarray.compiler.ir.affine import slope
+from adarray.compiler.ir.loopir import (
+    Expr,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Local,
+    Stmt,
+    Store,
+    Total,
+    statements,
+)
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
@@ -148,6 +161,48 @@ class KernelFacts:
             (sum(isinstance(x, Let) for x in s.body) for s in loops if s.kind == "vector"),
             default=0,
         )
+
+    @cached_property
+    def apart(self) -> frozenset[str]:
+        """Buffers of which no two iterations of the loops in a row write the same element."""
+        if self.parallel is None:
+            return frozenset()
+        lets = {s.name: s.value for s in statements(self.parallel.body) if isinstance(s, Let)}
+        found = self._apart(self.parallel.body, (), lets)
+        return frozenset(name for name, each in found.items() if each)
+
+    def _apart(
+        self, body: tuple[Stmt, ...], loops: tuple[For, ...], lets: Mapping[str, Expr]
+    ) -> dict[str, bool]:
+        found: dict[str, bool] = {}
+        for s in body:
+            below = {}
+            if isinstance(s, Store):
+                below = {s.buffer: self._is_apart(s.index, loops, lets)}
+            elif isinstance(s, For):
+                below = self._apart(s.body, (*loops, s), lets)
+            elif isinstance(s, If):
+                below = self._apart((*s.body, *s.orelse), loops, lets)
+            for name, each in below.items():
+                found[name] = each and found.get(name, True)
+        return found
+
+    def _is_apart(self, index: Expr, loops: tuple[For, ...], lets: Mapping[str, Expr]) -> bool:
+        """Whether each iteration of loops within each other has an index of its own."""
+        steps = []
+        for loop in loops:
+            step, count = slope(index, loop.var, lets), count_of(loop, self.known)
+            size = None if step is None else evaluate(step, self.known)
+            if size is None or count is None:
+                return False
+            if count > 1:
+                steps.append((abs(size), count))
+        reach = 1
+        for size, count in sorted(steps):
+            if size < reach:
+                return False
+            reach = size * count
+        return True
 
     # -- what the kernel is ----------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def crossing(loop: For, kernel: Kernel) -> int:
 
 
 def crossed(loop: For, kernel: Kernel) -> int:
-    """Return the size of groups if all that a row of loops reads and writes lies across rows.
+    """Return the size of groups if nothing that a row of loops reads and writes lies along it.
 
     Neighbouring groups then share sectors, as in `crossing`. It is 0 if some array has the row side
     by side, or none has what neighbouring rows read so.
@@ -188,9 +188,10 @@ def crossed(loop: For, kernel: Kernel) -> int:
                 between = slope(index, along, lets, usually=True)
                 if buffer not in dtypes or ZERO in (step, between):
                     continue  # one for the row, or the same for its neighbours
-                if step == ONE or between != ONE:
+                if step == ONE:
                     return 0
-                most = max(most, SIZES[dtypes[buffer]])
+                if between == ONE:  # others are apart either way
+                    most = max(most, SIZES[dtypes[buffer]])
     return WARP * most // SECTOR
 
 

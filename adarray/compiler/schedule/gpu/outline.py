@@ -30,7 +30,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.schedule.gpu.choose import LARGEST, MARCHING
-from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops, OneEach
+from adarray.compiler.schedule.gpu.group_loops import GroupLoop, GroupLoops, OneByOne, OneEach
 from adarray.compiler.schedule.gpu.loops import homes, running
 from adarray.compiler.schedule.gpu.memory import has_arrays, is_merged, merge_bytes, shared_names
 from adarray.compiler.schedule.gpu.row_values import ROW_VALUES
@@ -302,14 +302,17 @@ class _Outliner:
         return {n for n in self.outs if stored.count(n) == 1} - read
 
     def _stored_in_rows(self) -> set[str]:
-        """Return the buffers that vector loops write directly in the parallel loop.
+        """Return the buffers that vector loops write in the parallel loop, each element once.
 
         Iterations of the parallel loop are independent; so are those of a vector loop. Serial loops
         between both may write an element again, as may threads that share one statement.
         """
-        loops = [s for s in self.kernel.body if isinstance(s, For) and s.kind == "parallel"]
+        loops = tuple(s for s in self.kernel.body if isinstance(s, For) and s.kind == "parallel")
         inner = [x for s in loops for x in s.body if isinstance(x, For) and x.kind == "vector"]
-        return {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
+        apart = {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
+        inner = [x for x in statements(loops) if isinstance(x, For) and x.kind == "vector"]
+        nested = {x.buffer for s in inner for x in s.body if isinstance(x, Store)}
+        return apart | (nested & self.schedule.apart)
 
     def _memory(self) -> ArrayPlaces:
         schedule, totals = self.schedule, self.kernel.totals
@@ -382,10 +385,9 @@ class _Outliner:
     ) -> IdentityMap[For, int]:
         """Return the serial loops of which threads begin several iterations at once.
 
-        They would wait for memory in each of them. In those of long vector loops, and in those
-        where threads meet, that is so anyway.
+        They would wait for memory in each of them, but for those of long vector loops.
         """
-        if not isinstance(self.schedule, RowsByWarp | RowsByBlock):
+        if not isinstance(self.schedule, RowsByWarp):
             return IdentityMap()
         begun: IdentityMap[For, int] = IdentityMap()
         for s in statements(body):
@@ -396,7 +398,8 @@ class _Outliner:
             if len(inside) > UNROLLED or any(x in waits_ for x in inside) or not vectors:
                 continue
             if len(vectors) == sum(isinstance(x, For) for x in inside) and all(
-                isinstance(loops[x].sharing, OneEach) and not loops[x].accumulators for x in vectors
+                isinstance(loops[x].sharing, OneEach | OneByOne) and not loops[x].accumulators
+                for x in vectors
             ):
                 begun[s] = 8 if 2 * len(inside) <= UNROLLED else 4
         return begun

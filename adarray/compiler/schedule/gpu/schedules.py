@@ -36,12 +36,15 @@ class Blocks:
         Whether int32 counts iterations.
     small : bool
         Whether int32 holds every integer that the kernel computes.
+    apart : frozenset of str
+        Buffers of which no two iterations of loops in a row write the same element.
     """
 
     facts: KernelFacts = field(compare=False, repr=False)
     block: int
     narrow: bool
     small: bool = field(default=False, kw_only=True)
+    apart: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     @property
     def group(self) -> int:
