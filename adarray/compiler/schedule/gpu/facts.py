@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from adarray.compiler.ir.loopir import Fold, For, Kernel, Let, Local, Total, statements
+from adarray.compiler.ir.loopir import STRIDE, Fold, For, Kernel, Let, Local, Total, statements
 from adarray.compiler.scalars.dtypes import SIZES
 from adarray.compiler.schedule.extents import (
     count_of,
@@ -31,6 +31,7 @@ from adarray.compiler.schedule.gpu.row_values import Replacing, replacing
 from adarray.compiler.schedule.gpu.shared_rows import FetchedRows, fetched_rows
 from adarray.compiler.schedule.ranges import is_narrow
 
+WIDTH = 4  # elements of a pack of float32
 INT32 = 1 << 30  # where all extents are below, int32 counts iterations
 
 
@@ -95,6 +96,11 @@ class KernelFacts:
     def is_narrow(self) -> bool:
         """Whether int32 holds every integer that the kernel computes."""
         return is_narrow(self.kernel, self.ints)
+
+    @cached_property
+    def is_ragged(self) -> bool:
+        """Whether some distance of rows is no number of packs."""
+        return any(n % WIDTH for name, n in self.ints.items() if name.startswith(STRIDE))
 
     # -- loops and memory ------------------------------------------------------------------
 

@@ -35,12 +35,15 @@ class Blocks:
         Whether int32 counts iterations.
     small : bool
         Whether int32 holds every integer that the kernel computes.
+    ragged : bool
+        Whether some rows begin where no pack is aligned.
     """
 
     facts: KernelFacts = field(compare=False, repr=False)
     block: int
     narrow: bool
     small: bool = field(default=False, kw_only=True)
+    ragged: bool = field(default=False, kw_only=True)
 
     @property
     def group(self) -> int:
