@@ -82,11 +82,11 @@ def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
         " & ".join(f"adarray_aligned<{width}>({b} + {head})" for kind, b in own if kind in which)
         for which in (("load", "store", "fold"), ("store",))
     ]
-    if still or not how.apart:
+    if still or not how.by_element:
         p.line(f"const bool {straight} = {tests[0] or 'true'};")
     both = how.askew and bool(tests[1]) and not still
     all_ = f"({n} - {head}) / {width} * {width}"
-    test = tests[1] if both else tests[1] or "true" if how.apart else straight
+    test = tests[1] if both else tests[1] or "true" if how.by_element else straight
     p.line(f"const {p.counter} {count} = {all_ if still else f'{test} ? {all_} : 0'};")
     cast, v = f"({p.counter})", p.fresh("v")
     begin, step = f"{head} + {cast}lane * {width}", f"{cast}span * {width}"
@@ -94,7 +94,7 @@ def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
     if still:  # a pack for each thread
         p.line(f"const {p.counter} {v} = {begin};")
         loop = f"if ({v} < {head} + {count})"
-    if how.apart and not still:
+    if how.by_element and not still:
         p.braced(loop, pack(p, t, anchors, v, width, each="_each"))
         return head, count
     either = still or both
