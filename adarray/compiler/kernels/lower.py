@@ -136,7 +136,7 @@ class Lowering(Folds):
         # "inout" where only a region of what is stored is written.
         self.access = "out"
         self.extents = extents
-        self.scope = LoopScope() if base is None else base.scope
+        self.scope = LoopScope(target.along) if base is None else base.scope
         self.values = Values(self.scope) if base is None else base.values
         self.values.choose = target.choose
         self.totals: list[Total] = [] if base is None else base.totals

@@ -53,9 +53,14 @@ class Level:
 
 
 class LoopScope:
-    """Levels, names and integer parameters of a kernel in the making."""
+    """Levels, names and integer parameters of a kernel in the making.
 
-    def __init__(self) -> None:
+    With `beside`, the text says which elements lie beside each other in memory: what is a few
+    elements from whole rows further on is written as so many elements beside these.
+    """
+
+    def __init__(self, beside: bool = False) -> None:
+        self.beside = beside
         self.levels: list[Level] = [Level()]
         self.memo: dict[object, tuple[Expr, int]] = {}
         self.depth: dict[str, int] = {}
@@ -142,6 +147,10 @@ class LoopScope:
     def index(self, a: Affine, role: str = "at") -> tuple[Expr, int]:
         """Return an index as an expression, its parts named where they are known."""
         a = self._whole(a)
+        shift = self._beside(a) if self.beside else 0
+        if shift:
+            whole, known_at = self.index(Affine(a.const - shift, a.terms), role)
+            return Apply("int64", "add", (whole, integer(shift))), known_at
         expr: Expr | None = self.number(role, a.const) if a.const else None
         if not a.terms:
             return expr or integer(0), 0
@@ -171,6 +180,16 @@ class LoopScope:
                 del terms[quotient], terms[rest]
                 a = Affine(a.const, tuple(sorted({**terms, name: step}.items())))
         return a
+
+    @staticmethod
+    def _beside(a: Affine) -> int:
+        """Return how many elements an index is beside whole rows, 0 if these are many."""
+        if abs(a.const) <= LITERAL:
+            return 0
+        rest = a.const
+        for step in sorted({abs(c) for _, c in a.terms if abs(c) > 2 * LITERAL}, reverse=True):
+            rest = (rest + step // 2) % step - step // 2
+        return rest if abs(rest) <= LITERAL else 0
 
     def _plus(self, expr: Expr | None, name: str, coef: int) -> Expr:
         term: Expr = Var("int64", name)

@@ -122,7 +122,9 @@ class Recompute:
         mine = [v for v in read if self._local(v, group) and not self._repeated(v, largest)]
         if not mine:
             return False
-        readings = readings_in_place(nodes.order) if self.fusion.along else self._readings(nodes)
+        # Threads of a GPU compute a value at each place where it is read; a line does so once.
+        again = self.fusion.along and group.kind != "line"
+        readings = readings_in_place(nodes.order) if again else self._readings(nodes)
         have = set(read)
         chains = {
             v: self._ancestors(v, LOCAL // readings.get(v, 1))

@@ -63,9 +63,9 @@ def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
 
     They begin where the first result, or else operand, is aligned, unless they must stay
     where they are. If then another operand is not, its elements are loaded one by one; so
-    are those of loops that must stay, which also store them so. Otherwise iterations are made
-    one by one, by neighbouring threads. Return how many iterations come before, and how many
-    it makes.
+    are those of loops that must stay, which also store them so, and of long loops over rows
+    that begin anywhere. Otherwise iterations are made one by one, by neighbouring threads.
+    Return how many iterations come before, and how many it makes.
     """
     lo, hi, width, anchors = t.first, t.stop, how.width, how.anchors
     still = bool(t.resident)
@@ -82,10 +82,11 @@ def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
         " & ".join(f"adarray_aligned<{width}>({b} + {head})" for kind, b in own if kind in which)
         for which in (("load", "store", "fold"), ("store",))
     ]
-    p.line(f"const bool {straight} = {tests[0] or 'true'};")
+    if still or not how.by_element:
+        p.line(f"const bool {straight} = {tests[0] or 'true'};")
     both = how.askew and bool(tests[1]) and not still
     all_ = f"({n} - {head}) / {width} * {width}"
-    test = tests[1] if both else straight
+    test = tests[1] if both else tests[1] or "true" if how.by_element else straight
     p.line(f"const {p.counter} {count} = {all_ if still else f'{test} ? {all_} : 0'};")
     cast, v = f"({p.counter})", p.fresh("v")
     begin, step = f"{head} + {cast}lane * {width}", f"{cast}span * {width}"
@@ -93,6 +94,9 @@ def packs(p: CudaPrinter, t: LoopText, how: Packs) -> tuple[str, str]:
     if still:  # a pack for each thread
         p.line(f"const {p.counter} {v} = {begin};")
         loop = f"if ({v} < {head} + {count})"
+    if how.by_element and not still:
+        p.braced(loop, pack(p, t, anchors, v, width, each="_each"))
+        return head, count
     either = still or both
     fast = f"if ({straight}) {loop}" if either else loop
     p.braced(fast, pack(p, t, anchors, v, width))

@@ -13,7 +13,7 @@ from device_plans import SMALL, Compiled, DevicePlanRunner
 from recorded import agrees, close, recorded
 
 import adarray
-from adarray.compiler.ir.loopir import For, Let, statements
+from adarray.compiler.ir.loopir import For, Let, Load, statements, walk
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning.planner import plan
@@ -21,6 +21,7 @@ from adarray.compiler.print_cuda.printer import source
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.loops import crossed, crossing
 from adarray.compiler.schedule.gpu.schedules import Schedule
+from adarray.compiler.schedule.vectors import expressions
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 ALL = (0, 1, 2)
@@ -104,6 +105,35 @@ def test_sums_of_all_weights_end_together(shape: tuple[int, ...], window: tuple[
             assert text.count("adarray_is_last(") == 1
             assert "adarray_last<" not in text
     assert totals == 1 + np.prod(window)
+
+
+def normalised(x: Any, w: Any) -> Any:
+    a = convolve(x, w, (1,) * w.ndim)
+    a = a / np.sqrt(np.mean(a * a, axis=-1, keepdims=True) + 0.1)
+    return np.mean((a[:, 2:] + 2.0 * a[:, 1:-1] - a[:, :-2]) ** 2)
+
+
+def test_sums_that_several_loops_need_are_stored() -> None:
+    """No loop computes the sum from all its slices at each place where it needs it."""
+    x, w = np.ones((700, 6000), np.float32), np.ones((3, 3), np.float32)
+    program = recorded(normalised, x, w).program
+    steps = [s for s in plan(program, target=GPU).steps if isinstance(s, KernelStep)]
+    loops = [
+        sum(isinstance(e, Load) for x in statements(s.body) for r in expressions(x)
+            for e in walk(r))
+        for step in steps for s in statements(step.kernel.body)
+        if isinstance(s, For) and s.kind == "vector"
+    ]  # fmt: skip
+    assert max(loops) == 9  # 27 where it is computed at each of three places
+    assert sum(loops) <= 21
+
+
+def test_neighbours_in_any_row_are_loaded_once() -> None:
+    """Each row of the window is a pack and what lies beside it."""
+    (first, *_) = kernels(squares, (70, 4099), (3, 3))
+    text = source(schedule(first)).text
+    assert text.count("adarray_load_each(") == 3
+    assert "adarray_load(" not in text
 
 
 def test_transposed_images_are_read_as_they_lie() -> None:

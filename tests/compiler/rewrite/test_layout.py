@@ -107,6 +107,67 @@ def test_slices_do_not():
     assert maps(after) == {"sin": (3, 8)}
 
 
+Y = RNG.normal(size=(5, 6, 8))
+ORDERS = [(1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)]
+
+
+def boxed(b, x, axes, starts, lengths):
+    """Return a box of a transposed array."""
+    y = b.transpose(x, axes)
+    for axis, (start, n) in enumerate(zip(starts, lengths, strict=True)):
+        y = b.slice(y, axis, start, start + n)
+    return y
+
+
+@pytest.mark.parametrize("axes", ORDERS)
+def test_boxes_of_transposes_are_computed_in_the_order_of_memory(axes):
+    lengths = [Y.shape[k] - 1 for k in axes]
+
+    def f(b, x, r):
+        one = boxed(b, x, axes, (0, 1, 0), lengths)
+        other = boxed(b, x, axes, (1, 0, 1), lengths)
+        return b.map("multiply", b.map("add", one, other), b.reshape(r, (1, lengths[1], 1)))
+
+    after = optimised(f, Y, np.arange(1.0, 1.0 + lengths[1]))
+    assert maps(after) == {"add": (4, 5, 7), "multiply": (4, 5, 7)}
+
+
+@pytest.mark.parametrize("folded", [(0,), (2,), (0, 1), (1, 2)])
+@pytest.mark.parametrize("axes", ORDERS)
+def test_folds_of_boxes_of_transposes(axes, folded):
+    def f(b, x):
+        y = boxed(b, x, axes, (1, 0, 1), [Y.shape[k] - 2 for k in axes])
+        return b.reduce("maximum", y, folded)
+
+    (fold,) = (v for v in optimised(f, Y).values if isinstance(v.primitive, Reduce))
+    assert fold.args[0].shape == (3, 4, 6)
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("axes", ORDERS)
+def test_boxes_of_transposes_are_written_in_the_order_of_memory(axes, add):
+    shape = tuple(Y.shape[k] for k in axes)
+
+    def f(b, x):
+        base = b.full(shape, 0, x.dtype)
+        for starts in (1, 0, 1), (0, 1, 0):
+            piece = b.map("sin", boxed(b, x, axes, starts, [n - 1 for n in shape]))
+            base = b.update_slice(base, piece, starts, (1, 1, 1), add)
+        return b.map("exp", base)
+
+    after = optimised(f, Y)
+    written = [v.shape for v in after.values if mnemonic(v.primitive) == "update_slice"]
+    assert written == [Y.shape] * 2
+    assert maps(after)["exp"] == Y.shape
+
+
+def test_boxes_in_other_orders_stay():
+    def f(b, x, y):
+        return b.map("add", b.slice(b.transpose(x, (1, 0)), 0, 0, 6), b.slice(y, 0, 2, 8))
+
+    assert maps(optimised(f, X, RNG.normal(size=(9, 6)))) == {"add": (6, 6)}
+
+
 def test_views_of_views_are_one():
     def f(b, x):
         y = b.reshape(b.transpose(b.slice(x, 0, 1, 5), (1, 0)), (2, 4, 4))

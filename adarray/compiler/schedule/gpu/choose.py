@@ -85,7 +85,12 @@ LONGEST = 1 << 15  # iterations of a running fold, from which on all blocks shar
 def schedule_of(kernel: Kernel, ints: Mapping[str, int], target: GpuTarget) -> Schedule:
     """Return how a kernel runs with these integers."""
     facts = KernelFacts(kernel, ints)
-    return replace(_schedule(facts, target), small=facts.is_narrow, apart=facts.apart)
+    return replace(
+        _schedule(facts, target),
+        small=facts.is_narrow,
+        apart=facts.apart,
+        ragged=facts.is_ragged,
+    )
 
 
 def _schedule(facts: KernelFacts, target: GpuTarget) -> Schedule:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from adarray.compiler.ir.affine import slope
 from adarray.compiler.ir.loopir import (
+    STRIDE,
     Expr,
     Fold,
     For,
@@ -44,6 +45,7 @@ from adarray.compiler.schedule.gpu.row_values import Replacing, replacing
 from adarray.compiler.schedule.gpu.shared_rows import FetchedRows, fetched_rows
 from adarray.compiler.schedule.ranges import is_narrow
 
+WIDTH = 4  # elements of a pack of float32
 INT32 = 1 << 30  # where all extents are below, int32 counts iterations
 
 
@@ -108,6 +110,11 @@ class KernelFacts:
     def is_narrow(self) -> bool:
         """Whether int32 holds every integer that the kernel computes."""
         return is_narrow(self.kernel, self.ints)
+
+    @cached_property
+    def is_ragged(self) -> bool:
+        """Whether some distance of rows is no number of packs."""
+        return any(n % WIDTH for name, n in self.ints.items() if name.startswith(STRIDE))
 
     # -- loops and memory ------------------------------------------------------------------
 

@@ -89,11 +89,15 @@ class Packs:
     askew : bool
         Whether operands may be aligned where others are not, and the loop is short enough to be
         printed once more for that.
+    by_element : bool
+        Whether operands are loaded one by one: they may be aligned where others are not, and hardly
+        ever are, and the loop is too long to be printed twice.
     """
 
     width: int
     anchors: tuple[tuple[int, int], ...]
     askew: bool
+    by_element: bool = False
 
 
 @dataclass(frozen=True)
@@ -357,7 +361,9 @@ class GroupLoops:
             places.append((const, frozenset(multiples.items())))
             if isinstance(x, Load):
                 known.setdefault((x.buffer, places[k][1]), []).append((const, k))
-        askew = len({(c % width, rest) for c, rest in places}) > 1 and len(s.body) <= SHORT
+        askew = len({(c % width, rest) for c, rest in places}) > 1
+        short = len(s.body) <= SHORT
+        by_element = askew and not short and self.schedule.ragged
         wanted = {p[1]: p[0] for m, p in zip(moved, places, strict=True) if m.kind == "store"}
         slices = [(k, 0) for k in range(len(moved))]
         for (_, rest), family in known.items():
@@ -371,4 +377,4 @@ class GroupLoops:
                 near = [(c, a) for c, a in straight if 0 < abs(const - c) < width]
                 if near:
                     slices[k] = (near[0][1], const - near[0][0])
-        return Packs(width, tuple(slices), askew)
+        return Packs(width, tuple(slices), askew and short, by_element)

@@ -38,6 +38,8 @@ class Blocks:
         Whether int32 holds every integer that the kernel computes.
     apart : frozenset of str
         Buffers of which no two iterations of loops in a row write the same element.
+    ragged : bool
+        Whether some rows begin where no pack is aligned.
     """
 
     facts: KernelFacts = field(compare=False, repr=False)
@@ -45,6 +47,7 @@ class Blocks:
     narrow: bool
     small: bool = field(default=False, kw_only=True)
     apart: frozenset[str] = field(default=frozenset(), kw_only=True)
+    ragged: bool = field(default=False, kw_only=True)
 
     @property
     def group(self) -> int:
