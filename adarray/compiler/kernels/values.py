@@ -370,7 +370,8 @@ class Values:
             return None
         shift = self._column(rows) if self.choose else 0
         rows = [Affine(r.const - shift, r.terms) for r in rows]
-        key = ("chosen", memory.value, at, tuple(rows))
+        stops = tuple(stop for _, stop, _ in borders[:-1])
+        key = ("chosen", memory.value, at, stops, tuple(rows))
         hit = self.scope.memo.get(key)
         if hit is None:
             position, _ = self.scope.index(at)
@@ -409,7 +410,7 @@ class Values:
             return None
         k = differ[0]
         rows = [s[k] for s in seen]
-        key = ("row", node, k, at, tuple(rows))
+        key = ("row", node, k, at, tuple(stop for _, stop, _ in borders[:-1]), tuple(rows))
         position, _ = self.scope.index(at)
         expr = self.scope.index(rows[-1])[0]
         for (_, stop, _), row in list(zip(borders, rows, strict=True))[-2::-1]:

@@ -19,6 +19,7 @@ from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
+from adarray.compiler.rewrite.merged_axes import merged_axes
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
@@ -34,6 +35,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("sums_in_stages", sums_in_stages),
     ("stacked", stacked),
     ("short_axes", short_axes),
+    ("merged_axes", merged_axes),
     ("read_in_whole", read_in_whole),
     ("tabled", lambda program, target: tabled(program, target.small)),
     ("accumulated", lambda program, target: accumulated(program, target.adds)),
