@@ -96,6 +96,8 @@ class Lowering(Folds):
         loops are the longest ones where others would leave most threads of a block nothing to do.
     most : int
         Iterations from which on an outer loop runs over no more loops.
+    flat : bool
+        Whether nests that fold all their iterations are one loop, which threads of a row share.
 
     Attributes
     ----------
@@ -103,6 +105,8 @@ class Lowering(Folds):
         Whether loops would be others if `wide`.
     can_grow : bool
         Whether the outer loop would run over more loops if `most` were more.
+    nested : bool
+        Whether loops would be others if `flat`.
     """
 
     def __init__(
@@ -116,12 +120,15 @@ class Lowering(Folds):
         target: Target = CPU,
         wide: bool = False,
         most: int = SHORT,
+        flat: bool = False,
     ) -> None:
         self.order = order
         self.wide = wide
         self.narrow = False
         self.most = most
         self.can_grow = False
+        self.flat = flat
+        self.nested = False
         self.stored = stored
         self.outer = outer
         # "inout" where only a region of what is stored is written.
@@ -494,12 +501,30 @@ class Lowering(Folds):
             return []
         largest = max((w.node for w in works), key=lambda n: len(n.classes or ()))
         order = [c for c in largest.classes or () if c in nest]
+        if len(order) == len(nest) and self._folds_all(nest, works):
+            self.nested = True
+            if self.flat:
+                return order
         flat: list[int] = []
         while order and (not flat or math.prod(self.extents[c] for c in flat) < WIDE):
             if not flattens(self.order, [w.node for w in works], [order[-1], *flat], self.extents):
                 break
             flat.insert(0, order.pop())
         return flat if len(flat) > 1 else []
+
+    def _folds_all(self, nest: frozenset[int], works: list[NestWork]) -> bool:
+        """Whether a nest folds all its iterations, and stores what has no end in between.
+
+        Threads of a block would wait for each other in every iteration of its outer loops. Which
+        piece of an array it is that they read, they choose by its index.
+        """
+        folds = [w.node for w in works if w.what == "fold"]
+        return (
+            bool(folds)
+            and all(w.what != "keep" for w in works)
+            and all(self._end(w.node, c) == self.extents[c] for w in works for c in nest)
+            and not any(nest & set(node.result) for node in folds)
+        )
 
     def _finish(self, node: KernelNode) -> None:
         """Note where a node can be read, after its nest."""

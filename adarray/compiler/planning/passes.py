@@ -19,6 +19,7 @@ from adarray.compiler.rewrite.factors import factors
 from adarray.compiler.rewrite.few_places import few_places
 from adarray.compiler.rewrite.fourier import fourier_calls
 from adarray.compiler.rewrite.long_scans import long_scans
+from adarray.compiler.rewrite.memory_order import memory_order
 from adarray.compiler.rewrite.merged_axes import merged_axes
 from adarray.compiler.rewrite.pieces import read_in_whole
 from adarray.compiler.rewrite.short_axes import short_axes
@@ -27,6 +28,7 @@ from adarray.compiler.rewrite.sum_stages import sums_in_stages
 
 # In this order; ADARRAY_CHECK verifies the program after each.
 TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
+    ("memory_order", memory_order),
     ("results_in_c_order", lambda program, _: _in_c_order(program)),
     ("factors", factors),
     ("fourier_calls", fourier_calls),

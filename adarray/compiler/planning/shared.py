@@ -102,26 +102,28 @@ class SharedKernels:
     ) -> Lowered:
         """Write the kernel with other loops, too, where there are any; return the quicker one."""
 
-        def write(wide: bool, most: int) -> tuple[Lowering, Lowered]:
+        def write(wide: bool, most: int, flat: bool) -> tuple[Lowering, Lowered]:
             lowering = Lowering(
-                order, stored, outer, extents, target=self.target, wide=wide, most=most
+                order, stored, outer, extents, target=self.target, wide=wide, most=most, flat=flat
             )
             lowering.access = access
             lowering.literal = self.literal if outer < 0 else 0
             return lowering, lowering.run()
 
-        lowering, best = write(False, SPREAD)
+        lowering, best = write(False, SPREAD, False)
         if not isinstance(self.target, GpuTarget):
             return best
-        time = _span(best, self.target) if lowering.narrow or lowering.can_grow else 0.0
-        tried = [(True, SPREAD)] * lowering.narrow + [(True, ALL)] * lowering.can_grow
-        for wide, most in tried:
-            lowering, other = write(wide, most)
+        tried = [(True, SPREAD, False)] * lowering.narrow + [(True, ALL, False)] * lowering.can_grow
+        tried += [(False, SPREAD, True)] * lowering.nested
+        time = _span(best, self.target) if tried else 0.0
+        for wide, most, flat in tried:
+            lowering, other = write(wide, most, flat)
             span = _span(other, self.target)
-            if span * (1 if _has_arrays(best) > _has_arrays(other) else GAIN) <= time:
+            gain = 1 if _has_arrays(best) > _has_arrays(other) else GAIN
+            if gain * span <= time and (time or not flat):
                 best, time = other, span
-            if lowering.can_grow and (True, ALL) not in tried:
-                tried.append((True, ALL))
+            more = [(True, ALL, flat)] * lowering.can_grow + [(wide, most, True)] * lowering.nested
+            tried += [x for x in more if x not in tried]
         return best
 
     def pieces(self, parts: lower_steps.Pieces, shape: tuple[int, ...], add: bool) -> Lowered:

@@ -16,7 +16,7 @@ from adarray.compiler.scalars.dtypes import STORED
 from adarray.compiler.scalars.expressions import Dialect
 from adarray.compiler.schedule.gpu.loops import index_parts
 from adarray.compiler.schedule.gpu.outline import Outline
-from adarray.compiler.schedule.gpu.schedules import FlatLoops
+from adarray.compiler.schedule.gpu.schedules import FlatLoops, SheetRows
 
 # What a GPU makes of floats beyond an integer's range is what processors of Arm make of them.
 _SATURATES = platform.machine().lower() in ("x86_64", "amd64")
@@ -180,7 +180,11 @@ class CudaPrinter(Statements):
 
     def fail(self, s: Fail) -> None:
         """Leave the function of the iteration, or the kernel."""
-        who = "threadIdx.x" if isinstance(self.schedule, FlatLoops) else "lane"
+        who = "lane"
+        if isinstance(self.schedule, FlatLoops):
+            who = "threadIdx.x"
+        elif isinstance(self.schedule, SheetRows):  # a block has some lanes of a row alone
+            who = f"threadIdx.x % {self.schedule.group}"
         self.line(f"if ({who} == 0) atomicExch(fail, {s.code});")
         self.line("return;")
 

@@ -14,7 +14,17 @@ from random_stencils import StencilProgram
 from recorded import close, recorded
 
 import adarray
+from adarray.compiler.ir.affine import ONE, slope
+from adarray.compiler.ir.loopir import For, Let, Store, statements
+from adarray.compiler.ir.plan import KernelStep
+from adarray.compiler.ir.target import GPU
+from adarray.compiler.planning import shared
 from adarray.compiler.planning.planner import plan
+from adarray.compiler.schedule.gpu.choose import schedule_of
+from adarray.compiler.schedule.gpu.launch import launch_of
+from adarray.compiler.schedule.gpu.loops import crossing
+from adarray.compiler.schedule.gpu.schedules import Schedule
+from adarray.compiler.schedule.gpu.span import span_of
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -62,3 +72,71 @@ def test_pieces_of_other_lengths_are_other_choices(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     cases = [(there_and_back, (3, 9, 6)), (without, (5, 7)), (without, (3, 7, 4))]
     check([(f, [rng.normal(size=s)], 1e-10) for f, s in cases], tmp_path)
+
+
+@emulated
+def test_nests_that_are_one_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the model says, nests may be one loop, and rows may be of all axes in common."""
+    monkeypatch.setattr(shared, "GAIN", 0)
+    programs = [StencilProgram(seed) for seed in range(100, 124)]
+    check([(p.f, p.arguments("float32"), 2e-4) for p in programs], tmp_path)
+
+
+def kernels(f: Any, *shapes: tuple[int, ...]) -> list[KernelStep]:
+    """Return the kernels of a value and its gradients."""
+    args = [np.ones(s, np.float32) for s in shapes]
+    r = recorded(adarray.value_and_grad(f, argnums=tuple(range(len(args)))), *args)
+    return [s for s in plan(r.program, target=GPU).steps if isinstance(s, KernelStep)]
+
+
+def schedules(f: Any, *shapes: tuple[int, ...]) -> list[Schedule]:
+    return [
+        schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU)
+        for s in kernels(f, *shapes)
+    ]
+
+
+def around(a: Any, axes: tuple[int, ...]) -> Any:
+    total = sum(np.roll(a, s, axis=k) for k in axes for s in (1, -1))
+    return a + 0.1 * np.tanh(total - 2.0 * len(axes) * a)
+
+
+def sheared(x: Any) -> Any:
+    """Roll along an axis with few elements beside each."""
+    return np.sum(around(around(x, (0, 2)), (0, 2)) ** 2)
+
+
+def turned(x: Any, w: Any) -> Any:
+    """Step along the first axes of a transposed array, and take rows of it."""
+    a = np.tanh(np.swapaxes(x, 0, 2) * w)
+    for _ in range(2):
+        a = around(a, (0, 1))
+        a = np.concatenate([a[:1], a[1:-1] * (a[2:] - a[:-2]), a[-1:]], axis=0)
+    return np.sum(np.take(a, [3, 1, 1, 8], axis=1) ** 2)
+
+
+def scaled(x: Any, w: Any) -> Any:
+    """Scale each of a few large parts: the gradient of a scale is a sum over several axes."""
+    return np.sum(around(np.tanh(x * w), (1, 2, 3)) ** 2)
+
+
+def test_pieces_along_an_axis_with_few_elements_beside_it_lie_in_packs() -> None:
+    """Most of what a step loads and stores is beside what its neighbours load and store."""
+    for s in kernels(sheared, (200, 3, 300, 6)):
+        for loop in (x for x in statements(s.kernel.body) if isinstance(x, For)):
+            if loop.kind == "vector":
+                lets = {x.name: x.value for x in loop.body if isinstance(x, Let)}
+                stores = [x for x in loop.body if isinstance(x, Store)]
+                assert all(slope(x.index, loop.var, lets) == ONE for x in stores)
+
+
+def test_transposed_arrays_are_computed_in_the_order_of_memory() -> None:
+    """No kernel but one that makes an operand of another layout moves elements across rows."""
+    for s in schedules(turned, (40, 90, 64), (40,)):
+        if s.facts.parallel is not None:
+            assert not crossing(s.facts.parallel, s.facts.kernel)
+
+
+def test_threads_of_a_block_do_not_wait_in_every_short_loop() -> None:
+    for s in schedules(scaled, (256, 278, 9, 8), (256, 1, 1, 1)):
+        assert span_of(s, launch_of(s, GPU), GPU) < 60e-6, type(s).__name__

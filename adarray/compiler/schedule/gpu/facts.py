@@ -221,7 +221,9 @@ class KernelFacts:
         """Whether iterations of its vector loops need nothing of each other."""
         loop = self.parallel
         whole = all(is_whole(self.folding[t.name], t) for t in self.sized)
-        return loop is not None and whole and is_sheet(loop)
+        refuses = loop is not None and any(isinstance(s, If) for s in loop.body)
+        # Threads that have no part in array totals are sent past the rows, and meet nobody.
+        return loop is not None and whole and is_sheet(loop) and not (refuses and self.sized)
 
     @cached_property
     def strip_columns(self) -> int:
