@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from adarray.compiler.ir.builder import Builder
@@ -26,10 +27,13 @@ from adarray.compiler.ir.primitives import (
 )
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import Target
+from adarray.compiler.ir.views import Shape
 from adarray.compiler.rewrite.layout import NARROW
 from adarray.compiler.rewrite.rebuild import keep, rebuild
 
 Order = tuple[int, ...]
+# The order in which arrays of a shape were computed last.
+Usual = dict[Shape, Order]
 
 
 def memory_order(program: Program, target: Target) -> Program:
@@ -37,8 +41,10 @@ def memory_order(program: Program, target: Target) -> Program:
     if not target.along or not any(_is_transposed(v) for v in program.values):
         return program
 
+    usual: Usual = {}
+
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
-        new = _in_order(b, v, args) if v.ndim > 1 or v.size == 1 else None
+        new = _in_order(b, v, args, usual)
         if new is not None:
             return new
         if isinstance(v.primitive, View) and args != v.args:
@@ -53,44 +59,44 @@ def _is_transposed(v: Value) -> bool:
     return order is not None and list(order) != sorted(order)
 
 
-def _in_order(b: Builder, v: Value, args: tuple[Value, ...]) -> Value | None:
+def _in_order(b: Builder, v: Value, args: tuple[Value, ...], usual: Usual) -> Value | None:
     """Return a value computed in the order in which its operands lie; None to leave it."""
     match v.primitive:
         case Map() as p:
-            order = _shared(v.shape, args)
+            order = _shared(v.shape, args, usual)
             if order is None:
                 return None
             inner = [_ordered(b, a, order) if a.ndim else a for a in args]
             return _back(b, b.apply(p.name, tuple(inner), v.dtype), order)
         case Concatenate() as p:
-            order = _shared(v.shape, args)
+            order = _shared(v.shape, args, usual)
             if order is None:
                 return None
             pieces = [_ordered(b, a, order) for a in args]
             return _back(b, b.concatenate(tuple(pieces), order.index(p.axis)), order)
         case UpdateSlice() as p:
-            order = _shared(v.shape, args)
+            order = _shared(v.shape, args, usual)
             if order is None:
                 return None
             base, piece = (_ordered(b, a, order) for a in args)
             starts, steps = (tuple(n[k] for k in order) for n in (p.starts, p.steps))
             return _back(b, b.update_slice(base, piece, starts, steps, p.add), order)
         case GatherND() as p if _takes(p.axes, p.position, args[1:]):
-            order = _shared(args[0].shape, args[:1])
+            order = _shared(args[0].shape, args[:1], usual)
             if order is None:
                 return None
             axis = order.index(p.position)
             taken = b.gather(_ordered(b, args[0], order), args[1:], (axis,), axis)
             return _back(b, taken, order)
         case ScatterND() as p if _takes(p.axes, p.position, args[2:]):
-            order = _shared(v.shape, args[:2])
+            order = _shared(v.shape, args[:2], usual)
             if order is None:
                 return None
             axis = order.index(p.position)
             base, piece = (_ordered(b, a, order) for a in args[:2])
             return _back(b, b.scatter(base, piece, args[2:], (axis,), axis, p.add), order)
         case Reduce() as p:
-            order = _shared(args[0].shape, args)
+            order = _shared(args[0].shape, args, usual)
             return None if order is None else _reduced(b, p, args[0], order)
         case _:
             return None
@@ -123,42 +129,40 @@ def _order_of(a: Value) -> Order | None:
     return tuple(sorted(long, key=lambda k: (-abs(p.strides[k]), k)))
 
 
-def _shared(shape: Order, args: Iterable[Value]) -> Order | None:
+def _shared(shape: Shape, args: Iterable[Value], usual: Usual) -> Order | None:
     """Return the order of axes that all large operands lie in; None if it is that of the axes.
 
-    Operands that are small beside the result, or repeat elements, may lie in any.
+    Operands that are small beside the result, or repeat elements, may lie in any. Where pieces do
+    not tell, a line in an array of zeros for one, it is what arrays of the shape usually have.
     """
-    size = 1
-    for n in shape:
-        size *= n
-    best: Order = ()
-    orders: list[Order] = []
+    size = math.prod(shape)
+    orders = []
     for a in args:
-        if a.size * NARROW <= size and not (a.ndim == len(shape) and _order_of(a) is not None):
-            continue
-        p = a.primitive
-        if isinstance(p, View) and p.strides and 0 in p.strides and _repeats(a):
-            continue
-        order = _order_of(a)
-        if a.ndim != len(shape) or order is None:
+        order = _order_of(a) if a.ndim == len(shape) else None
+        if order is not None:
+            orders.append(order)
+        elif a.size * NARROW > size and not _repeats(a):
+            usual.pop(shape, None)
             return None
-        orders.append(order)
-        best = max(best, order, key=len)
-    if list(best) == sorted(best):
+    best = max(orders, key=len, default=())
+    missing = [k for k, n in enumerate(shape) if n != 1 and k not in best]
+    if missing:
+        best = usual.get(shape, ())
+    elif list(best) == sorted(best):
+        usual.pop(shape, None)
+    if list(best) == sorted(best) or not orders:
         return None
     for order in orders:
-        place = [best.index(k) if k in best else -1 for k in order]
-        if -1 in place or place != sorted(place):
+        place = [best.index(k) for k in order]
+        if place != sorted(place):
             return None
-    missing = [k for k in range(len(shape)) if k not in best]
-    if any(shape[k] != 1 for k in missing):
-        return None
-    return (*missing, *best)
+    usual[shape] = best
+    return (*(k for k, n in enumerate(shape) if n == 1), *best)
 
 
 def _repeats(a: Value) -> bool:
-    """Whether a view shows elements of a few several times."""
-    return a.args[0].size * NARROW <= a.size
+    """Whether a value is a view that shows elements of a few several times."""
+    return isinstance(a.primitive, View) and a.args[0].size * NARROW <= a.size
 
 
 def _ordered(b: Builder, a: Value, order: Order) -> Value:

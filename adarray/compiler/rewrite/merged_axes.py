@@ -37,6 +37,8 @@ from adarray.compiler.ir.target import Target
 from adarray.compiler.ir.views import Shape, StridedLayout, broadcast_strides, normal, region
 from adarray.compiler.rewrite.rebuild import keep, rebuild
 
+# Elements for each index of an axis below which it becomes one with what is in it.
+SHORT = 256
 # What lies between axis k of a value and the next one.
 Seam = tuple[Value, int]
 
@@ -56,7 +58,11 @@ def merged_axes(program: Program, target: Target) -> Program:
 
 
 def _inner_seams(v: Value) -> list[int]:
-    """Return the seams behind axes along which a value has pieces."""
+    """Return the seams to merge behind axes along which a value has pieces.
+
+    Where much lies side by side for each index of such an axis, it stays one: kernels go along
+    memory then, and may take several steps down the rows of a matrix.
+    """
     match v.primitive:
         case Concatenate() as p:
             axes = [p.axis]
@@ -64,7 +70,12 @@ def _inner_seams(v: Value) -> list[int]:
             axes = [a for a in range(v.ndim) if v.args[1].shape[a] != v.shape[a]]
         case _:
             axes = []
-    return [a for a in axes if a + 1 < v.ndim]
+    return [
+        k
+        for a in axes
+        for k in range(a, v.ndim - 1)
+        if k > a or math.prod(v.shape[a + 1 :]) < SHORT
+    ]
 
 
 # -- which axes may be merged ------------------------------------------------------------------
