@@ -47,6 +47,8 @@ MANY = 512
 TRIES = 8
 # Rows below which a kernel does not fill a GPU, unless the loops in them are shared out, too.
 FEW = 1024
+# Elements for each result from which on a fold in two stages is two kernels.
+STAGED = 1 << 16
 # Rows of which each may be folded by a few threads: there are enough of them to fill a GPU.
 ENOUGH = 8192
 
@@ -244,6 +246,9 @@ class Fusion:
                 continue
             if group.kind == "small" and not small:
                 continue
+            if self.along and self._is_second_stage(value, group):
+                self._note(uses, value, group, "it has far fewer rows")
+                continue
             before = self._foreign(group, uses)
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
@@ -268,6 +273,21 @@ class Fusion:
         few = attempt.shape[wanted] < min(FEW, attempt.shape[mine[0]])
         # What it reads of the group lies nowhere yet, so nothing is gained by a kernel of few rows.
         return mine[0] == wanted or (few and not any(_decides(u, attempt) for u in attempt.outside))
+
+    def _is_second_stage(self, value: Value, group: Group) -> bool:
+        """Whether a value folds what a group has of many long rows to a few numbers.
+
+        With it, the kernel would have no more rows than these.
+        """
+        if not isinstance(value.primitive, Reduce) or value.size == 1:
+            return False
+        first = self.uses.access(value.args[0]).root
+        return (
+            isinstance(first.primitive, Reduce)
+            and self.owner.get(first) is group
+            and first.size >= ENOUGH > value.size * FEW_ROWS
+            and elements(domain(first)) >= STAGED * value.size
+        )
 
     def _folds_of(self, value: Value) -> frozenset[int]:
         """Return the axes that folds of arrays with the domain of a value are over."""
