@@ -49,6 +49,8 @@ TRIES = 8
 FEW = 1024
 # Elements for each result from which on a fold in two stages is two kernels.
 STAGED = 1 << 16
+# Rows as short as this, of which there are many.
+NARROW_ROW, MANY_ROWS = 32, 1 << 20
 # Rows of which each may be folded by a few threads: there are enough of them to fill a GPU.
 ENOUGH = 8192
 
@@ -246,8 +248,10 @@ class Fusion:
                 continue
             if group.kind == "small" and not small:
                 continue
-            if self.along and self._is_second_stage(value, group):
-                self._note(uses, value, group, "it has far fewer rows")
+            if self.along and (
+                self._is_second_stage(value, group) or self._sums_short_rows(value, group)
+            ):
+                self._note(uses, value, group, "threads share its sums in another way")
                 continue
             before = self._foreign(group, uses)
             if before is None:
@@ -287,6 +291,22 @@ class Fusion:
             and self.owner.get(first) is group
             and first.size >= ENOUGH > value.size * FEW_ROWS
             and elements(domain(first)) >= STAGED * value.size
+        )
+
+    def _sums_short_rows(self, value: Value, group: Group) -> bool:
+        """Whether a value sums up many short rows that a group computes of pieces of arrays.
+
+        Rows that lie side by side are one loop for all threads, which have a column each. Where
+        pieces keep them apart, a few threads of a warp add to sums in shared memory.
+        """
+        if not isinstance(value.primitive, Reduce) or not 1 < value.size <= NARROW_ROW:
+            return False
+        shape = domain(value)
+        columns = [a for a, n in enumerate(shape) if n != 1][-1:]
+        return (
+            elements(shape) >= MANY_ROWS * value.size
+            and not set(columns) & set(folded(value))
+            and any(isinstance(m.primitive, Concatenate) for m in group.members)
         )
 
     def _folds_of(self, value: Value) -> frozenset[int]:

@@ -309,8 +309,14 @@ class Lowering(Folds):
         loop = For(name, integer(0), count, body, "parallel")
         # What threads choose by an index, they choose once for all iterations of a serial loop.
         chooses = any(isinstance(x.operation, (UpdateSlice, Concatenate)) for x in self.order)
-        spreads = self.spread and not self.blocked and (self._rows() < SHORT or not chooses)
+        few = self._rows() < SHORT or not chooses or self._has_long_loops()
+        spreads = self.spread and not self.blocked and few
         scope.emit(self._spread(loop) if spreads else loop)
+
+    def _has_long_loops(self) -> bool:
+        """Whether the vector loops are so long that what is chosen once for each costs little."""
+        nests = [x for works in self._works().values() for x in works.items()]
+        return all(self.extents[self._loops(*x)[-1]] >= WIDE for x in nests if x[0])
 
     def _spread(self, loop: For) -> For:
         """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""
