@@ -50,7 +50,7 @@ FEW = 1024
 # Elements for each result from which on a fold in two stages is two kernels.
 STAGED = 1 << 16
 # Rows as short as this, of which there are many.
-NARROW_ROW, MANY_ROWS = 32, 1 << 20
+NARROW_ROW, MANY_ROWS = 32, 1 << 16
 # Rows of which each may be folded by a few threads: there are enough of them to fill a GPU.
 ENOUGH = 8192
 
