@@ -167,7 +167,7 @@ def test_few_sums_of_many_elements_have_rows_for_all_threads() -> None:
     def planes(x: Any, w: Any) -> Any:
         return np.sum(around(np.tanh(x * w), (1, 2)) ** 2)
 
-    for s in schedules(planes, (40, 600, 200), (40, 1, 1)):
+    for s in schedules(planes, (72, 900, 80), (72, 1, 1)):
         launch = launch_of(s, GPU)
         busy = max((n for n in (*s.facts.extents, *s.facts.inner) if n), default=0)
         assert s.facts.rows * busy < 1 << 20 or launch.blocks * launch.chunks >= GPU.sms
