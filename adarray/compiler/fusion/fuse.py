@@ -405,7 +405,7 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             if any(s != 1 for s in p.steps):
                 return True
             inline = uses.is_inline(uses.access(base).root)
-            if along and (inline or value.size <= LAUNCH):
+            if along and (inline or value.size <= LAUNCH or _mostly_equal(base, uses)):
                 return False
             return value.size > small and piece.size * (32 if inline else 4) <= value.size
         case Concatenate():
@@ -414,6 +414,18 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             return False  # in memory, or computed where they are read
         case _:
             assert_never(value.primitive)
+
+
+def _mostly_equal(base: Value, uses: Uses) -> bool:
+    """Whether an array is of equal numbers but for a few pieces, as cotangents of ends are."""
+    for _ in range(PIECES):
+        root = uses.access(base).root
+        if uses.is_inline(root):
+            return True
+        if not isinstance(root.primitive, UpdateSlice) or 4 * root.args[1].size > root.size:
+            return False
+        base = root.args[0]
+    return False
 
 
 def outer_axis(

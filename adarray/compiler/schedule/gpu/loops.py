@@ -193,9 +193,13 @@ def crossed(loop: For, kernel: Kernel) -> int:
 
 
 def is_sheet(loop: For) -> bool:
-    """Whether the iterations of the vector loops in a parallel loop need nothing of each other."""
-    inner = [s for s in loop.body if isinstance(s, For)]
-    lets = all(isinstance(s, For | Let | Store) for s in loop.body)
+    """Whether the iterations of the vector loops in a parallel loop need nothing of each other.
+
+    What refuses the data may be tested afterwards: each group tests its part.
+    """
+    body = _unchecked(loop.body)
+    inner = [s for s in body if isinstance(s, For)]
+    lets = all(isinstance(s, For | Let | Store) for s in body)
     if not inner or not lets or any(s.kind != "vector" for s in inner):
         return False
     # Scalars that are folded into are totals.
