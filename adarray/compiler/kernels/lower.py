@@ -460,13 +460,18 @@ class Lowering(Folds):
         return [*(c for c in order if c != last), last]
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
-        """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
+        """Whether a GPU reads what is little beside all that the node computes.
+
+        Indices of what is gathered are such, and operands that are broadcast along an axis where
+        something is gathered.
+        """
+        gathers = any(isinstance(n.operation, GatherND) for n in self.order)
         return (
             self.spread
-            and isinstance(node.operation, GatherND)
-            and ref is not node.args[0]
+            and gathers
+            and not (isinstance(node.operation, GatherND) and ref is node.args[0])
             and ref.memory is not None
-            and 2 * ref.memory.value.size <= node.value.size
+            and 2 * ref.memory.value.size <= math.prod(node.shape)
         )
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:
