@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
+from plan_runner import FailedError
 from random_stencils import StencilProgram
 from recorded import close, recorded
 
@@ -180,3 +181,26 @@ def test_sums_of_short_rows_of_pieces_are_apart() -> None:
 
     for s in schedules(biased, (50, 9000, 12), (12,)):
         assert not s.facts.sized or isinstance(s, SheetRows)
+
+
+@emulated
+@pytest.mark.parametrize("wrong", [0, 30_000, 59_999])
+def test_blocks_that_share_a_row_refuse_its_indices(wrong: int, tmp_path: Path) -> None:
+    """Each group tests what it gathers, wherever in the row."""
+
+    def gathered(x: Any, k: Any) -> Any:
+        return np.tanh(np.take(x, k, axis=1))
+
+    x, k = np.ones((3, 40), np.float32), np.arange(60_000) % 40
+    r = recorded(gathered, x, k)
+    p = plan(r.program, target=SMALL)
+    compiled = Compiled([p], tmp_path)
+    (step,) = compiled.steps
+    schedule = compiled.texts[id(step)][0]
+    assert isinstance(schedule, SheetRows)
+    assert launch_of(schedule, SMALL).chunks > 1
+    (got,) = DevicePlanRunner(p, compiled)([x, k])
+    close(got, r.leaves[0], 1e-6)
+    k[wrong] = 40
+    with pytest.raises(FailedError):
+        DevicePlanRunner(p, compiled)([x, k])
