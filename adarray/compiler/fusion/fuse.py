@@ -47,6 +47,10 @@ MANY = 512
 TRIES = 8
 # Rows below which a kernel does not fill a GPU, unless the loops in them are shared out, too.
 FEW = 1024
+# Elements for each result from which on a fold in two stages is two kernels.
+STAGED = 1 << 16
+# Rows as short as this, of which there are many.
+NARROW_ROW, MANY_ROWS = 32, 1 << 16
 # Rows of which each may be folded by a few threads: there are enough of them to fill a GPU.
 ENOUGH = 8192
 
@@ -245,6 +249,11 @@ class Fusion:
                 continue
             if group.kind == "small" and not small:
                 continue
+            if self.along and (
+                self._is_second_stage(value, group) or self._sums_short_rows(value, group)
+            ):
+                self._note(uses, value, group, "threads share its sums in another way")
+                continue
             before = self._foreign(group, uses)
             if before is None:
                 self._note(uses, value, group, "it needs a result of the whole kernel")
@@ -271,6 +280,37 @@ class Fusion:
         few = attempt.shape[wanted] < min(FEW, attempt.shape[mine[0]])
         # What it reads of the group lies nowhere yet, so nothing is gained by a kernel of few rows.
         return mine[0] == wanted or (few and not any(_decides(u, attempt) for u in attempt.outside))
+
+    def _is_second_stage(self, value: Value, group: Group) -> bool:
+        """Whether a value folds what a group has of many long rows to a few numbers.
+
+        With it, the kernel would have no more rows than these.
+        """
+        if not isinstance(value.primitive, Reduce) or value.size == 1:
+            return False
+        first = self.uses.access(value.args[0]).root
+        return (
+            isinstance(first.primitive, Reduce)
+            and self.owner.get(first) is group
+            and first.size >= ENOUGH > value.size * FEW_ROWS
+            and elements(domain(first)) >= STAGED * value.size
+        )
+
+    def _sums_short_rows(self, value: Value, group: Group) -> bool:
+        """Whether a value sums up many short rows that a group computes of pieces of arrays.
+
+        Rows that lie side by side are one loop for all threads, which have a column each. Where
+        pieces keep them apart, a few threads of a warp add to sums in shared memory.
+        """
+        if not isinstance(value.primitive, Reduce) or not 1 < value.size <= NARROW_ROW:
+            return False
+        shape = domain(value)
+        columns = [a for a, n in enumerate(shape) if n != 1][-1:]
+        return (
+            elements(shape) >= MANY_ROWS * value.size
+            and not set(columns) & set(folded(value))
+            and any(isinstance(m.primitive, Concatenate) for m in group.members)
+        )
 
     def _folds_of(self, value: Value) -> frozenset[int]:
         """Return the axes that folds of arrays with the domain of a value are over."""
@@ -370,7 +410,7 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             if any(s != 1 for s in p.steps):
                 return True
             inline = uses.is_inline(uses.access(base).root)
-            if along and (inline or value.size <= LAUNCH):
+            if along and (inline or value.size <= LAUNCH or _mostly_equal(base, uses)):
                 return False
             return value.size > small and piece.size * (32 if inline else 4) <= value.size
         case Concatenate():
@@ -379,6 +419,18 @@ def is_step(value: Value, uses: Uses, small: int, along: bool = False) -> bool:
             return False  # in memory, or computed where they are read
         case _:
             assert_never(value.primitive)
+
+
+def _mostly_equal(base: Value, uses: Uses) -> bool:
+    """Whether an array is of equal numbers but for a few pieces, as cotangents of ends are."""
+    for _ in range(PIECES):
+        root = uses.access(base).root
+        if uses.is_inline(root):
+            return True
+        if not isinstance(root.primitive, UpdateSlice) or 4 * root.args[1].size > root.size:
+            return False
+        base = root.args[0]
+    return False
 
 
 def outer_axis(

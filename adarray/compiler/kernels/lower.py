@@ -311,8 +311,14 @@ class Lowering(Folds):
         loop = For(name, integer(0), count, body, "parallel")
         # What threads choose by an index, they choose once for all iterations of a serial loop.
         chooses = any(isinstance(x.operation, (UpdateSlice, Concatenate)) for x in self.order)
-        spreads = self.spread and not self.blocked and (self._rows() < SHORT or not chooses)
+        few = self._rows() < SHORT or not chooses or self._has_long_loops()
+        spreads = self.spread and not self.blocked and few
         scope.emit(self._spread(loop) if spreads else loop)
+
+    def _has_long_loops(self) -> bool:
+        """Whether the vector loops are so long that what is chosen once for each costs little."""
+        nests = [x for works in self._works().values() for x in works.items()]
+        return all(self.extents[self._loops(*x)[-1]] >= WIDE for x in nests if x[0])
 
     def _spread(self, loop: For) -> For:
         """Flatten the outer loop with the next ones; if `wide`, around sums over rows, too."""
@@ -458,13 +464,18 @@ class Lowering(Folds):
         return [*(c for c in order if c != last), last]
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
-        """Whether a GPU reads indices that are few beside the elements that it gathers by them."""
+        """Whether a GPU reads what is little beside all that the node computes.
+
+        Indices of what is gathered are such, and operands that are broadcast along an axis where
+        something is gathered.
+        """
+        gathers = any(isinstance(n.operation, GatherND) for n in self.order)
         return (
             self.spread
-            and isinstance(node.operation, GatherND)
-            and ref is not node.args[0]
+            and gathers
+            and not (isinstance(node.operation, GatherND) and ref is node.args[0])
             and ref.memory is not None
-            and 2 * ref.memory.value.size <= node.value.size
+            and 2 * ref.memory.value.size <= math.prod(node.shape)
         )
 
     def _nest(self, nest: frozenset[int], works: list[NestWork]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 from device_plans import SMALL, Compiled, DevicePlanRunner
+from plan_runner import FailedError
 from random_stencils import StencilProgram
 from recorded import close, recorded
 
 import adarray
+from adarray.compiler.fusion import fuse
 from adarray.compiler.ir.affine import ONE, ZERO, slope
 from adarray.compiler.ir.loopir import For, Let, Load, Store, statements, walk
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.planning import shared
 from adarray.compiler.planning.planner import plan
+from adarray.compiler.rewrite import sum_stages
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
-from adarray.compiler.schedule.gpu.schedules import Schedule
+from adarray.compiler.schedule.gpu.schedules import Schedule, SheetRows
 from adarray.compiler.schedule.gpu.span import span_of
 from adarray.compiler.schedule.vectors import expressions
 
@@ -44,10 +48,13 @@ def check(cases: list[tuple[Any, list[np.ndarray], float]], folder: Path) -> Non
 
 
 @emulated
-@pytest.mark.parametrize("first", [0, 24, 48])
-def test_random_programs(first: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(8), *[pytest.param(range(k, k + 24), marks=pytest.mark.slow) for k in (8, 32, 56)]],
+)
+def test_random_programs(seeds: range, tmp_path: Path) -> None:
     cases = []
-    for seed in range(first, first + 24):
+    for seed in seeds:
         program = StencilProgram(seed)
         double = seed % 4 == 3
         args = program.arguments("float64" if double else "float32")
@@ -75,9 +82,14 @@ def test_pieces_of_other_lengths_are_other_choices(tmp_path: Path) -> None:
 
 
 @emulated
-def test_nests_that_are_one_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the model says, nests may be one loop, and rows may be of all axes in common."""
+@pytest.mark.slow
+def test_other_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the model says: nests are one loop, rows are of all axes in common, folds staged."""
     monkeypatch.setattr(shared, "GAIN", 0)
+    for name, value in {"EACH": 4, "ROW": 3}.items():
+        monkeypatch.setattr(sum_stages, name, value)
+    for name, value in {"STAGED": 4, "ENOUGH": 2, "FEW_ROWS": 0, "MANY_ROWS": 2}.items():
+        monkeypatch.setattr(fuse, name, value)
     programs = [StencilProgram(seed) for seed in range(100, 124)]
     check([(p.f, p.arguments("float32"), 2e-4) for p in programs], tmp_path)
 
@@ -151,3 +163,44 @@ def test_transposed_arrays_are_computed_in_the_order_of_memory() -> None:
 def test_threads_of_a_block_do_not_wait_in_every_short_loop() -> None:
     for s in schedules(scaled, (256, 278, 9, 8), (256, 1, 1, 1)):
         assert span_of(s, launch_of(s, GPU), GPU) < 60e-6, type(s).__name__
+
+
+def test_few_sums_of_many_elements_have_rows_for_all_threads() -> None:
+    def planes(x: Any, w: Any) -> Any:
+        return np.sum(around(np.tanh(x * w), (1, 2)) ** 2)
+
+    for s in schedules(planes, (72, 900, 80), (72, 1, 1)):
+        launch = launch_of(s, GPU)
+        work = s.facts.rows * math.prod(n or 1 for n in s.facts.inner)
+        assert work < 1 << 20 or launch.blocks * launch.chunks >= GPU.sms
+
+
+def test_sums_of_short_rows_of_pieces_are_apart() -> None:
+    def biased(x: Any, b: Any) -> Any:
+        return np.sum(around(np.tanh(x + b), (0, 2)) ** 2)
+
+    for s in schedules(biased, (50, 9000, 12), (12,)):
+        assert not s.facts.sized or isinstance(s, SheetRows)
+
+
+@emulated
+@pytest.mark.parametrize("wrong", [0, 30_000, 59_999])
+def test_blocks_that_share_a_row_refuse_its_indices(wrong: int, tmp_path: Path) -> None:
+    """Each group tests what it gathers, wherever in the row."""
+
+    def gathered(x: Any, k: Any) -> Any:
+        return np.tanh(np.take(x, k, axis=1))
+
+    x, k = np.ones((3, 40), np.float32), np.arange(60_000) % 40
+    r = recorded(gathered, x, k)
+    p = plan(r.program, target=SMALL)
+    compiled = Compiled([p], tmp_path)
+    (step,) = compiled.steps
+    schedule = compiled.texts[id(step)][0]
+    assert isinstance(schedule, SheetRows)
+    assert launch_of(schedule, SMALL).chunks > 1
+    (got,) = DevicePlanRunner(p, compiled)([x, k])
+    close(got, r.leaves[0], 1e-6)
+    k[wrong] = 40
+    with pytest.raises(FailedError):
+        DevicePlanRunner(p, compiled)([x, k])
