@@ -76,6 +76,7 @@ SOURCES = {
     "adarray/compiler/planning/remat.py": "Chen Briggs",
     "adarray/compiler/planning/remat_values.py": "Briggs",
     "adarray/compiler/print_c/vectors.py": "Higham",
+    "adarray/compiler/rewrite/scipy_transforms.py": "Frigo",
     "adarray/compiler/print_cuda/running.py": "Blelloch Sengupta Merrill",
     "adarray/compiler/print_cuda/totals.py": "Harris",
     "adarray/compiler/rewrite/cse.py": "Briggs",

@@ -171,13 +171,14 @@ class ExpressionPrinter:
         """Return the text of a function that is printed otherwise in vector loops."""
         texts = [a.text for a in args]
         if e.name == "where":
-            return self._selected(e.dtype, args) if self.calls else None
+            fixed_truth = args[0].key not in self.varying  # which gcc makes no vector of
+            return self._selected(e.dtype, args) if self.calls or fixed_truth else None
         if e.name == "cast":
             return functions.wide_cast(texts[0], e.args[0].dtype, e.dtype) if self.calls else None
         return functions.by_lane(e.name, texts, e.dtype)
 
     def _selected(self, dtype: str, args: list[OperandText]) -> str | None:
-        """Return the text of ``where`` in a vector loop that calls functions."""
+        """Return the text of ``where`` in a vector loop, without a branch."""
         texts = [a.text for a in args]
         if dtype == "bool" or args[0].key in self.varying:
             return functions.selected(texts, dtype)

@@ -37,7 +37,7 @@ DTYPES = "fdFD"
 # axes may be left out one by one in NumPy alone.
 POSITIONAL, NAMED = 4, frozenset({"n", "axis", "axes", "norm"})
 # Elements from which on threads share a transform.
-SHARED = 1 << 16
+SHARED = 1 << 17
 
 
 @dataclass(frozen=True)
