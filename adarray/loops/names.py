@@ -98,6 +98,9 @@ def shared_in(function: ast.FunctionDef, loop: Loop | None = None) -> Names:
 
     Those that are defined in a loop, and are only called, are left out if a loop is given.
     """
+    scopes = [n for n in inside(function.body) if isinstance(n, (Scope, ast.GeneratorExp))]
+    if not scopes:  # most functions
+        return _NONE
     names: set[str] = set()
     own = set() if loop is None else _only_called(loop, function)
     at_once = {
@@ -105,10 +108,8 @@ def shared_in(function: ast.FunctionDef, loop: Loop | None = None) -> Names:
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in _READING
         for a in n.args[:1]
     }  # fmt: skip
-    for n in inside(function.body):
-        if id(n) in own:
-            continue
-        if isinstance(n, Scope) or (isinstance(n, ast.GeneratorExp) and id(n) not in at_once):
+    for n in scopes:
+        if id(n) not in own and not (isinstance(n, ast.GeneratorExp) and id(n) in at_once):
             names |= _free(n)
     return frozenset(names)
 

@@ -230,6 +230,8 @@ class _Rewriter(ast.NodeTransformer):
         original = self._by_place.get((node.lineno, node.col_offset))
         if not isinstance(original, ast.FunctionDef):
             return None
+        if not any(isinstance(n, Loop) for n in ast.walk(original)):
+            return None
         key = self._keys[id(original)]
         code = self._file.codes.get(key)
         if code is None or code.co_flags & _SUSPENDS or not _SHOWING.isdisjoint(code.co_names):

@@ -81,7 +81,7 @@ class Truths:
             return NotImplemented
         library, found = self._library, int(function is np.any)
         result = library.run(library.xp.empty, (), np.bool_)
-        result.data.memset_async(1 - found, 1)
+        library.run(result.data.memset_async, 1 - found, 1)
         if x.size:
             threads = THREADS.get()
             kernel = self._kernels.get((char, threads))

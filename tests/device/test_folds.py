@@ -79,7 +79,7 @@ def test_parts_of_complex_arrays(dtype):
     np.testing.assert_array_equal(folds.of_parts(parts.sum(axis=1), dtype), x.sum(axis=1))
 
 
-@pytest.mark.parametrize("dtype", ["?", "b", "B", "h", "H", "i", "I", "l", "L", "f", "d", "F", "e"])
+@pytest.mark.parametrize("dtype", ["?", "b", "H", "i", "L", "f", "d", "F"])
 @pytest.mark.parametrize("shape", [(), (1,), (37,), (3, 5, 7), (300, 4099), (0, 3)])
 def test_truths_of_whole_arrays(device_backend, shape, dtype):
     count = int(np.prod(shape))
@@ -107,6 +107,6 @@ def test_truths_of_whole_arrays(device_backend, shape, dtype):
                 assert np.all(operand).dtype == np.bool_
                 kept = np.any(operand, axis=None, keepdims=True)
                 assert kept.shape == (1,) * x.ndim
-                if x.ndim:
+                if x.ndim and dtype == "?":  # CuPy compiles for seconds
                     got = np.all(operand, axis=-1)
                     np.testing.assert_array_equal(got.numpy(), np.all(plain, axis=-1))
