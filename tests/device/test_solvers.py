@@ -153,7 +153,7 @@ REFUSING = {
 
 
 @pytest.mark.parametrize("name", REFUSING)
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, pytest.param(MIDDLE, marks=pytest.mark.slow), LARGE])
 def test_singular_matrices_are_refused(gpu: FakeGpu, n: int, name: str) -> None:
     def f(a: Any, b: Any) -> Any:
         return np.tanh(REFUSING[name](a, b)) * 2
@@ -186,7 +186,7 @@ def test_a_zero_on_the_diagonal_of_a_triangle_is_refused(gpu: FakeGpu, n: int) -
         run([moved(np.diag(np.r_[np.ones(n - 1), 0.0])), moved(np.ones(n))])
 
 
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, pytest.param(MIDDLE, marks=pytest.mark.slow), LARGE])
 def test_determinants_of_singular_matrices(gpu: FakeGpu, n: int) -> None:
     r, run = executable(gpu, lambda a: (*np.linalg.slogdet(a), np.linalg.det(a / 2)), [matrix(n)])
     check(r, run, r.arrays)
