@@ -25,7 +25,6 @@ R = RNG.normal(size=(4, 6))
 ODD = np.array([0, -0.0, 1, -1, 1j, -1j, 3 + 4j, -2 - 1e-3j, 1e-200j, 1e200, complex(-0.0, 2)])
 
 
-
 def _scattered(x: Any, y: Any) -> Any:
     """Write rows and elements, some twice, into an argument and into what is computed."""
     a, b = x.copy(), x * y
