@@ -123,7 +123,7 @@ def boxed(b, x, axes, starts, lengths):
 
 
 def memory_ordered(f, *args):
-    """Return the optimised program, as for a GPU, with boxes of transposes in the order of memory."""
+    """Return the optimised program, with boxes of transposes in the order of memory."""
     return dead(memory_order(optimised(f, *args), GPU))
 
 
