@@ -34,8 +34,8 @@ from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 PAIRS = 1 << 16  # elements of an array of pairs, at least
 SPREAD = 8  # times as many as what it is computed from, at least
-# Kernels of the same pairs from which on these may be stored instead, and operations in whose time a
-# number of each pair is read, or somewhat more.
+# Kernels of the same pairs from which on these may be stored instead, and operations in whose time
+# a number of each pair is read, or somewhat more.
 MANY, MOVED = 8, 40
 
 
