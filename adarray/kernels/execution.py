@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from adarray.backend import use
-from adarray.base.engines import BaseEngine
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.device import KINDS, adopt, is_device
 from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
-from adarray.jitting.shared.background import Job
-from adarray.kernels import checking, facts, figures, lanes, ownership, parallel, restoring, ssa
-from adarray.kernels.adjoint import AdjointKernel, Checkpoints, adjoint
+from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
+from adarray.kernels.adjoint import AdjointKernel, adjoint
 from adarray.kernels.care import Care
+from adarray.kernels.compiled import LAUNCHES, CompiledKernels, T
 from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
 from adarray.kernels.functions import UNBOUNDED
@@ -30,14 +28,12 @@ from adarray.kernels.tangent import TangentKernel, doubled, tangent
 from adarray.kernels.types import FLOATS
 
 Values = Mapping[str, Any]
-T = TypeVar("T")
 # An adjoint that ran, its arguments, and the bytes of its tapes.
 Ran = tuple[AdjointKernel, dict[str, Any], int]
-_FACTS = 1024  # launches of which something is remembered
 _LATE = (1 << 62) - 1
 
 
-class Execution:
+class Execution(CompiledKernels):
     """Runs a kernel and its derivatives; what is printed and compiled is kept.
 
     Parameters
@@ -65,9 +61,8 @@ class Execution:
         free_sums: bool = False,
         wanted_limit: int | None = None,
     ) -> None:
-        self.kernel = kernel
+        super().__init__(kernel, free_sums)
         self.check = check
-        self.free_sums = free_sums
         self.memory_limit = memory_limit
         self.wanted_limit = wanted_limit
         self._long: set[Any] = set()  # launches whose gradients get checkpoints at once
@@ -79,74 +74,9 @@ class Execution:
         self.outputs = tuple(n for n in self.buffers if n in written)
         waits = (ssa.Exchange, ssa.Wait)
         self._waits = any(isinstance(n, waits) for n in self.program.nodes)
-        self._lock = threading.Lock()
-        self._texts: dict[Any, Any] = {}
         self._facts: dict[Any, Any] = {}
-        # By the identities of a kernel and an engine, which the entries keep alive.
-        self._ready: dict[tuple[int, int, bool], tuple[ThreadKernel, BaseEngine, Any]] = {}
-        # Kernels that other threads compile, by the same; see `foresee`.
-        self._begun: dict[tuple[int, int, bool], tuple[ThreadKernel, Job]] = {}
-        # By the identities of kernels, which the entries keep alive, and integers.
-        self._arranged: dict[Any, tuple[ThreadKernel, ThreadKernel]] = {}
 
-    # -- texts -------------------------------------------------------------------------------------
-
-    def _memoised(self, key: Any, make: Callable[[], T]) -> T:
-        with self._lock:
-            if key not in self._texts:
-                self._texts[key] = make()
-            result: T = self._texts[key]
-        return result
-
-    def compiled(
-        self,
-        kernel: ThreadKernel,
-        counting: ThreadKernel | None = None,
-        checkpoints: Checkpoints | None = None,
-        alone: bool = False,
-    ) -> Any:
-        """Return a kernel that is ready to run where arrays are computed now.
-
-        `alone` says that it will run with one thread, for which a thread pool is not woken up.
-        """
-        # Equal kernels have one text; a kernel that ran before is found without a look into it.
-        at = engine()
-        key = (id(kernel), id(at), alone)
-        entry = self._ready.get(key)
-        if entry is None:
-            begun = self._begun.pop(key, None)
-            if begun is not None:
-                begun[1].wait()
-            run = self._built(kernel, at, counting, checkpoints, alone)
-            entry = self._ready[key] = (kernel, at, run)
-        return entry[2]
-
-    def _built(
-        self,
-        kernel: ThreadKernel,
-        at: BaseEngine,
-        counting: ThreadKernel | None,
-        checkpoints: Checkpoints | None,
-        alone: bool,
-    ) -> Any:
-        """Return what `compiled` does; no lock is held meanwhile."""
-
-        def again(values: Values) -> int:
-            """Return how many values come to the tape while iterations run again."""
-            return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
-
-        by = at
-        several = at.language == "C" and at.threads > 1
-        if alone and several and not parallel.is_shared(kernel):
-            by = use("serial")._engine or at
-        key = (kernel, by)
-        with self._lock:
-            run = self._texts.get(key)
-        if run is None:
-            run = compiled(kernel, by, counting, again)
-            with self._lock:
-                run = self._texts.setdefault(key, run)
-        return run
+    # -- kernels -----------------------------------------------------------------------------------
 
     def foresee(self, launch: Launch, inputs: frozenset[str]) -> None:
         """Begin to compile the kernel and its adjoint, which are run one after the other.
@@ -155,43 +85,10 @@ class Execution:
         kernel has run.
         """
         if self.restores(launch):
-            self._begin(self.kernel, launch)
+            self.begin(self.kernel, launch)
             with contextlib.suppress(KernelError):  # raised again where the adjoint is wanted
                 adjoint_kernel = self.of_one_thread(launch, inputs, known=True)
-                self._begin(adjoint_kernel.kernel, launch, adjoint_kernel.counting)
-
-    def _begin(
-        self, kernel: ThreadKernel, launch: Launch, counting: ThreadKernel | None = None
-    ) -> None:
-        """Have another thread compile a kernel as a launch needs it."""
-        at, kernel = engine(), self.arranged(kernel, launch)
-        key = (id(kernel), id(at), launch.alone)
-
-        def work() -> None:
-            with contextlib.suppress(Exception):  # raised again where the kernel is run
-                self._built(kernel, at, counting, None, launch.alone)
-
-        if key not in self._ready and key not in self._begun:
-            self._begun[key] = kernel, Job(work)
-
-    def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:
-        """Return a kernel for a launch: where it has one thread, as vectors, and shared."""
-        if not launch.alone or engine().language != "C":
-            return kernel
-        if kernel is self.kernel and not self.free_sums:
-            return kernel
-        threads = engine().threads
-        key = (id(kernel), launch.integers, threads)
-        entry = self._arranged.get(key)
-        if entry is None:
-            if len(self._arranged) >= _FACTS:
-                self._arranged.clear()
-            integers, shared = dict(launch.integers), kernel
-            if threads > 1:
-                shared = parallel.shared(kernel, integers, threads)
-            entry = kernel, lanes.arranged(shared, integers)
-            self._arranged[key] = entry
-        return entry[1]
+                self.begin(adjoint_kernel.kernel, launch, adjoint_kernel.counting)
 
     def adjoint(
         self,
@@ -227,7 +124,7 @@ class Execution:
     ) -> AdjointKernel:
         """Return the adjoint where it is known who touches the elements of buffers."""
         private = self._fact(("private", launch), lambda: facts.private(self.program, launch))
-        return self._memoised(
+        return self.memoised(
             ("adjoint", inputs, private, owners, checkpoints),
             lambda: adjoint(self.program, inputs, private, owners, checkpoints),
         )
@@ -259,7 +156,7 @@ class Execution:
                 self.program, inputs, private, owners, KnownIndices(self.program, launch)
             ),
         )
-        return self._memoised(
+        return self.memoised(
             ("adjoint", inputs, private, owners, False, plan, known and plan.final),
             lambda: adjoint(self.program, inputs, private, owners, plan=plan, known=known),
         )
@@ -275,7 +172,7 @@ class Execution:
         if fact is None:
             fact = make()
             with self._lock:
-                if len(self._facts) >= _FACTS:
+                if len(self._facts) >= LAUNCHES:
                     self._facts.clear()
                 self._facts[key] = fact
         return fact
@@ -287,7 +184,7 @@ class Execution:
         shape = launch._replace(active=())
 
         def find() -> ownership.Ownership:
-            kernel, probed = self._memoised(
+            kernel, probed = self.memoised(
                 ("owners", blocks), lambda: ownership.probe(self.program, set(names), blocks)
             )
             args: dict[str, Any] = dict(launch.integers)
@@ -313,7 +210,7 @@ class Execution:
         """Return what a launch of an adjoint does, counted on the host."""
         at = use("serial")._engine
         kernel = figures.counted(adjoint_kernel.kernel)
-        run = self._memoised(("figures", kernel, at), lambda: compiled(kernel, at))
+        run = self.memoised(("figures", kernel, at), lambda: compiled(kernel, at))
         args = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in values.items()}
         args = self._with_shadows(adjoint_kernel, args, {})
         args[figures.COUNTS] = counts = figures.empty_counts()
@@ -322,11 +219,11 @@ class Execution:
 
     def tangent(self, inputs: frozenset[str]) -> TangentKernel:
         """Return the tangent by some parameters."""
-        return self._memoised(("tangent", inputs), lambda: tangent(self.kernel, inputs))
+        return self.memoised(("tangent", inputs), lambda: tangent(self.kernel, inputs))
 
     def adjoint_tangent(self, first: AdjointKernel, along: frozenset[str]) -> TangentKernel:
         """Return the tangent of an adjoint by some of its parameters."""
-        return self._memoised(("second", first.kernel, along), lambda: tangent(first.kernel, along))
+        return self.memoised(("second", first.kernel, along), lambda: tangent(first.kernel, along))
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -384,9 +281,9 @@ class Execution:
         """Run the kernel on copies with all accesses checked, if that is wanted."""
         if not self.check:
             return
-        kernel, names = self._memoised("checked", lambda: checking.checked(self.kernel))
+        kernel, names = self.memoised("checked", lambda: checking.checked(self.kernel))
         at = use("serial")._engine
-        run = self._memoised(("checked", at), lambda: compiled(kernel, at))
+        run = self.memoised(("checked", at), lambda: compiled(kernel, at))
         copies = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in args.items()}
         copies |= checking.arguments(self.kernel, launch, copies)
         # Notes of dynamic memory take up to eight times the room of what they are about.
@@ -491,7 +388,7 @@ class Execution:
     def _note_long(self, key: Any) -> None:
         """Note that the tape of gradients is too long, which the next ones need not try."""
         with self._lock:
-            if len(self._long) >= _FACTS:
+            if len(self._long) >= LAUNCHES:
                 self._long.clear()
             self._long.add(key)
 
@@ -555,7 +452,7 @@ class Execution:
         """Return how many values a thread puts on the tape at most, counted on the host."""
         at = use("serial")._engine
         kernel = figures.counted(counting, False)
-        run = self._memoised(("count", kernel, at), lambda: compiled(kernel, at))
+        run = self.memoised(("count", kernel, at), lambda: compiled(kernel, at))
         copies = {n: np.array(host_of(x)) if n in self.buffers else x for n, x in args.items()}
         copies[figures.COUNTS] = counts = figures.empty_counts()
         run(launch, copies)

@@ -11,7 +11,7 @@ from trust import BACKENDS
 
 import adarray
 from adarray.compiler.ir.threads import ThreadKernel
-from adarray.kernels import execution, lanes
+from adarray.kernels import lanes
 
 RNG = np.random.default_rng(5)
 
@@ -85,7 +85,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
         out[kernel.name] = out.get(kernel.name, False) or "__strip" in text
         return result
 
-    monkeypatch.setattr(execution.lanes, "arranged", noted)
+    monkeypatch.setattr(lanes, "arranged", noted)
     return out
 
 
