@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from adarray.jitting.tree.tree import TreeLeaf, TreeNode
+from adarray.jitting.tree.leaf import TreeLeaf
+from adarray.jitting.tree.tree import TreeNode
 
 
 def is_array(x: Any) -> bool:

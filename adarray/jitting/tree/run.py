@@ -21,7 +21,8 @@ from adarray.jitting.shared.keys import outcome_key, replace_symbols
 from adarray.jitting.shared.links import follower
 from adarray.jitting.tree.build import run_call
 from adarray.jitting.tree.check import CheckError
-from adarray.jitting.tree.tree import Tree, TreeLeaf, TreeNode
+from adarray.jitting.tree.leaf import TreeLeaf
+from adarray.jitting.tree.tree import Tree, TreeNode
 
 Build = Callable[[list[TreeNode]], None]
 Enter = Callable[[list[Any]], list[Any]]

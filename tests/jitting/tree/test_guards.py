@@ -373,7 +373,7 @@ def test_generators_as_arguments() -> None:
 
 def test_checks_find_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
     from adarray.jitting.tree.check import CheckError
-    from adarray.jitting.tree.tree import TreeLeaf
+    from adarray.jitting.tree.leaf import TreeLeaf
 
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     jf = adarray.jit(lambda x: np.sin(x) * 2.0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.jitting.tree.leaf import TreeLeaf
 from adarray.jitting.tree.run import TreeWalk
-from adarray.jitting.tree.tree import TreeLeaf
 
 
 @pytest.fixture
