@@ -55,7 +55,7 @@ RACING = {
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
-    """A GPU for all tests, since kernels compile slowly."""
+    """Return a GPU for all tests, since kernels compile slowly."""
     gpu = FakeGpu(tmp_path_factory.mktemp("races"))
     gpu.races = True
     gpu.target = replace(gpu.target, shared_memory=SHARED)
