@@ -100,8 +100,7 @@ def system(n: int, columns: int, dtype: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("n", "columns", "dtype"),
     [(1, 1, np.float64), (33, 0, np.float32), (LIMITS.block - 3, 33, np.float64),
-     (LIMITS.block + 11, 9, np.float64),
-     pytest.param(95, 9, np.float32, marks=pytest.mark.slow)],
+     (LIMITS.block + 11, 9, np.float64), (95, 9, np.float32)],
 )  # fmt: skip
 def test_factorisations_and_solutions(gpu: FakeGpu, n: int, columns: int, dtype: Any) -> None:
     r, run = executable(gpu, solutions, system(n, columns, dtype))
