@@ -254,6 +254,8 @@ def _decomposed_in_blocks(steps: Steps, a: Operand, lu: SlotOffset, order: SlotO
             "panel_decomposed", rows, columns, steps.moved(lu, begin * (n + 1)),
             SlotOffset(order.slot, order.offset + 4 * begin), moves, rows, columns, n, begin > 0,
         )  # fmt: skip
+        if not begin + right:  # no columns beside the only panel
+            return
         steps.launch(
             "rows_moved", -(-(begin + right) // WARPS), steps.moved(lu, begin), moves, rows,
             columns, n, begin, right, shared=_move_bytes(rows, columns, size),

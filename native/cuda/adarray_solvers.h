@@ -101,6 +101,9 @@ ADARRAY_IN void update(real *w, int ld, const real *by, int k0, int m, int n, bo
         const int row = k1 + item % chunks * 64, j0 = k1 + item / chunks * 8;
         if (triangle && row + 63 < j0) continue;
         const int i0 = row + lane, i1 = i0 + 32;
+        /* Threads without a row read the last one of the panel, which nobody writes now; what is
+         * updated they must not read: its owner writes it, with no barrier between. */
+        const bool is0 = i0 < m, is1 = i1 < m;
         const int a0 = least_of(i0, m - 1), a1 = least_of(i1, m - 1);
         real l0[PANEL], l1[PANEL];
 #pragma unroll
@@ -112,14 +115,14 @@ ADARRAY_IN void update(real *w, int ld, const real *by, int k0, int m, int n, bo
 #pragma unroll 2
         for (int j = j0; j < end; j++) {
             const Row u = *(const Row *)(by + j * PANEL);
-            real x0 = w[j * ld + a0], x1 = w[j * ld + a1];
+            real x0 = is0 ? w[j * ld + i0] : (real)0, x1 = is1 ? w[j * ld + i1] : (real)0;
 #pragma unroll
             for (int c = 0; c < PANEL; c++) {
                 x0 = fused(l0[c], -u[c], x0);
                 x1 = fused(l1[c], -u[c], x1);
             }
-            if (i0 < m) w[j * ld + i0] = x0;
-            if (i1 < m) w[j * ld + i1] = x1;
+            if (is0) w[j * ld + i0] = x0;
+            if (is1) w[j * ld + i1] = x1;
         }
     }
 }

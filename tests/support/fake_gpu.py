@@ -36,6 +36,7 @@ from adarray.compiler.print_cuda.printer import KernelText
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv"]
+NOTING = ["-O1", "-c", "-DHOST_RACES", "-fsanitize=thread"]
 SMALL = GpuTarget(sms=2, threads_per_sm=256, shared_memory=4096)
 _ANY = """
 struct Any {
@@ -138,12 +139,15 @@ class FakeGpu:
         Whether cuBLASLt computes products that only it adds to something.
     cufft : bool
         Whether cuFFT has plans.
+    races : bool
+        Whether kernels fail whose threads race in shared memory: see device_races.h.
     """
 
     ndarray = FakeArray
     out_of_memory = (FullError,)
     several = False
     index = 0
+    races = False
 
     def __init__(self, folder: Path) -> None:
         self.driver = FakeDriver()
@@ -308,6 +312,13 @@ class FakeGpu:
         source, library = (self.folder / f"unit{self._units}.{e}" for e in ("cpp", "so"))
         source.write_text("\n".join(parts))
         include = [*adarray_native.INCLUDE_CUDA, f"-I{ROOT / 'tests' / 'support'}"]
+        if self.races:  # linked apart, without the sanitiser's library
+            flags = [f for f in FLAGS if f not in ("-O0", "-shared")]
+            noted = source.with_suffix(".o")
+            subprocess.run(
+                ["g++", *flags, *NOTING, *include, str(source), "-o", str(noted)], check=True
+            )
+            source = noted
         subprocess.run(["g++", *FLAGS, *include, str(source), "-o", str(library)], check=True)
         ffi = FFI()
         ffi.cdef("".join(f"int {n}_run(uint64_t *, unsigned, unsigned, unsigned);" for n in names))
