@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from adarray.compiler.fusion.groups import TOTAL, AxisAssignment, Group, GroupKind
+from adarray.compiler.fusion.turns import folds_in_turn
 from adarray.compiler.ir.domains import Maps, Use, elements
 from adarray.compiler.ir.primitives import (
     CallResult,
@@ -38,7 +39,7 @@ from adarray.compiler.ir.primitives import (
     View,
 )
 from adarray.compiler.ir.program import Program, Value, c_strides
-from adarray.compiler.ir.target import CPU, Target
+from adarray.compiler.ir.target import CPU, GpuTarget, Target
 from adarray.compiler.ir.uses import PIECES, Uses, domain, folded, is_source, numeric, sweeps
 
 # Groups beyond which none gets new predecessors once others depend on it.
@@ -87,6 +88,7 @@ class Fusion:
         # Values up to so many elements are computed together whatever their axes are.
         self.most = target.small
         self.along = target.along
+        self.target = target
         self.late = {**{v: -1 - k for v, k in program.apart.items()}, **(late or {})}
         self.apart = program.apart
         self.uses = Uses()
@@ -261,11 +263,21 @@ class Fusion:
             attempt = AxisAssignment(
                 group, value, self.uses, self.along, bounded=value not in self.apart
             )
-            if attempt.run() and (value in self.apart or self._runs_along(attempt, uses)):
+            if attempt.run() and self._suits(attempt, uses):
                 self._commit(attempt, before)
                 return
             self._note(uses, value, group, attempt.reason or "it runs along another axis")
         self._new_group(value, uses, small)
+
+    def _suits(self, attempt: AxisAssignment, uses: tuple[Use, ...]) -> bool:
+        """Whether a value that could join a group is computed well there."""
+        if attempt.value in self.apart:
+            return True
+        if isinstance(self.target, GpuTarget) and folds_in_turn(attempt, self.target):
+            return attempt.refuse(
+                "threads would take turns at rows that are folded over several axes"
+            )
+        return self._runs_along(attempt, uses)
 
     def _runs_along(self, attempt: AxisAssignment, uses: tuple[Use, ...]) -> bool:
         """Whether the group's outer axis is the one that a value should have, if it matters."""

@@ -43,8 +43,13 @@ from adarray.compiler.kernels.scope import NOTHING, Affine, combine
 from adarray.compiler.kernels.steps import Serial, reference
 
 # Elements of the result that a thread collects, for which it finds the pieces once; and threads
-# side by side that remain where these are of the innermost axis.
+# side by side that remain where these are of the innermost axis: fewer, as many as move a sector,
+# where threads are so many that some wait until others have ended.
 SHARES, BESIDE = (4, 2), 128
+SECTOR, MANY_THREADS = 8, 1 << 18
+# Where these do not divide a loop, its parts overlap by up to this part of it: what two threads
+# collect they both store.
+OVERLAP = 16
 
 
 # Pieces of a place that a thread collects from the lists of more than so many pieces: the others
@@ -316,10 +321,14 @@ class _Collector:
         """Return the loop of which a thread takes several iterations, and how many."""
         free = [k for k, (axis, _) in enumerate(self.axes) if axis in self.x.unindexed]
         for shares in SHARES:
+            many = self.value.size // shares >= MANY_THREADS
+            beside = min(BESIDE, SECTOR) if many else BESIDE
             for k in sorted(free, key=lambda k: -self.axes[k][1]):
                 n = self.axes[k][1]
                 innermost = k == len(self.axes) - 1
-                if n % shares == 0 and (not innermost or n // shares >= BESIDE):
+                twice = -n % shares
+                divides = twice == 0 or (not self.over and OVERLAP * twice <= n)
+                if divides and (not innermost or n // shares >= beside):
                     return k, shares
         return -1, 1
 
@@ -327,7 +336,7 @@ class _Collector:
         """Return the kernel."""
         shape = [n for _, n in self.axes]
         if self.shares > 1:
-            shape[self.shared] //= self.shares
+            shape[self.shared] = -(-shape[self.shared] // self.shares)
         self.s.flat(shape, lambda index: self._elements(index, lists, checked))
         return self.s.lowered("inout" if self.over else "out")
 
@@ -338,8 +347,9 @@ class _Collector:
         for share in range(self.shares):
             own = list(index)
             if self.shares > 1:
-                step = self.axes[self.shared][1] // self.shares
-                own[self.shared] = combine([(1, own[self.shared])], share * step)
+                n = self.axes[self.shared][1]
+                step = -(-n // self.shares)
+                own[self.shared] = combine([(1, own[self.shared])], min(share * step, n - step))
             by_axis = {axis: i for (axis, _), i in zip(self.axes, own, strict=True)}
             every.append(tuple(by_axis.get(a, NOTHING) for a in range(self.value.ndim)))
         strides = c_strides(self.value.shape)

@@ -93,6 +93,7 @@ def planned(
 ) -> Plan:
     monkeypatch.setattr(step_writer, "form_of", lambda *_: form)
     monkeypatch.setattr(segments, "BESIDE", 2)
+    monkeypatch.setattr(segments, "OVERLAP", 1)
     monkeypatch.setattr(segments, "MOST", 2)
     monkeypatch.setattr(segments, "MANY", many)
     monkeypatch.setattr(scatter, "WIDE", 4)
@@ -150,6 +151,35 @@ def test_an_index_out_of_range_fails(
     arrays[places[0]] = wrong.at[0].reshape(arrays[places[0]].shape)
     with pytest.raises(FailedError):
         PlanRunner(new_plan)(arrays)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"), [(60, 15), (83, 21), (186, 47), (29, 15), (15, 15), (512, 128)]
+)
+def test_a_thread_collects_several_elements_of_a_row(
+    row: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the lists once: there are threads enough, and those of a sector side by side.
+
+    What does not divide the row overlaps a little.
+    """
+    places = 1 << 17
+    monkeypatch.setattr(step_writer, "form_of", lambda *_: ScatterForm.COUNTED)
+
+    def f(x: Any, at: Any) -> Any:
+        y = np.zeros((places, row), np.float32)
+        np.add.at(y, at, x)
+        return y
+
+    x, at = np.zeros((places, row), np.float32), np.arange(places)
+    steps = plan(recorded(f, x, at).program, target=GPU).steps
+    chosen = [
+        schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU)
+        for s in steps
+        if isinstance(s, KernelStep) and s.buffers[0].size == x.size
+    ]
+    # The first one collects; the other one adds what it has left.
+    assert [s.facts.rows for s in chosen] == [places * columns, places]
 
 
 class GoesOn(DevicePlanRunner):

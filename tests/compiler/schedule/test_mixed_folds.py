@@ -14,7 +14,7 @@ from device_plans import SMALL, Compiled, DevicePlanRunner
 from recorded import Recorded, close, recorded
 
 import adarray
-from adarray.compiler.fusion import fuse
+from adarray.compiler.fusion import fuse, turns
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import rows
@@ -183,3 +183,69 @@ def test_neighbouring_rows_of_a_transpose_lie_side_by_side() -> None:
     assert isinstance(s, SheetRows)
     assert s.group == 4
     assert crossing(s.facts.kernel.body[0], s.facts.kernel) == 4
+
+
+def centred_by_two(x: Any) -> Any:
+    a = x - np.log(np.mean(np.exp(x), axis=-1, keepdims=True))
+    b = a - np.log(np.mean(np.exp(a), axis=1, keepdims=True))
+    c = b / np.sqrt(np.mean(b * b, axis=-1, keepdims=True) + 0.01)
+    return np.mean(np.mean(c, axis=(0, 1, 3)) ** 2)
+
+
+def centred_once(x: Any) -> Any:
+    a = x - np.log(np.mean(np.exp(x), axis=-1, keepdims=True))
+    return np.mean(a / np.sqrt(np.mean(a * a, axis=-1, keepdims=True) + 0.01))
+
+
+def test_folds_over_several_axes_of_rows_are_no_turns_of_a_few_threads() -> None:
+    """Rows of 24 by 40 by 8 elements have a fold in each kernel, of all threads of the GPU."""
+    chosen = schedules(centred_by_two, zeros(24, 40, 1000, 8))
+    folding = [s for s in chosen if isinstance(s, RowsByWarp) and s.facts.rows >= 24 * 1000]
+    assert len(folding) >= 3
+    assert all(span_of(s, launch_of(s, GPU), GPU) < 1e-4 for s in chosen)
+
+
+@pytest.mark.parametrize(
+    ("f", "shape"),
+    [
+        (centred_once, (24, 40, 1000, 8)),  # over the same axis
+        (lambda x: np.mean(np.mean(centred_rows(x), axis=(1, 2)) ** 2), (65536, 16, 32)),
+        (lambda x: np.mean(np.mean(centred_rows(x), axis=(1, 2)) ** 2), (1000, 18, 8)),
+    ],
+)
+def test_rows_that_are_folded_quickly_stay_one_kernel(
+    f: Any, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those with the same axes are cut finer, and many or short rows take few turns."""
+    program = recorded(adarray.value_and_grad(f), zeros(*shape)).program
+    count = len(plan(program, target=GPU).steps)
+    monkeypatch.setattr(turns, "TURN", 0.0)
+    assert len(plan(program, target=GPU).steps) == count
+
+
+def centred_rows(x: Any) -> Any:
+    return x - np.log(np.mean(np.exp(x), axis=-1, keepdims=True))
+
+
+@emulated
+@pytest.mark.parametrize("batch", [5, pytest.param(6, marks=pytest.mark.slow)])
+def test_folds_in_kernels_of_their_own_are_those_of_numpy(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where every fold over another axis of a row is one."""
+    apart: list[bool] = []
+
+    def noted(attempt: Any, target: Any) -> bool:
+        apart.append(turns.folds_in_turn(attempt, target))
+        return apart[-1]
+
+    monkeypatch.setattr(fuse, "folds_in_turn", noted)
+    monkeypatch.setattr(turns, "TURN", 1.0)
+    monkeypatch.setattr(turns, "SHORT", 64)
+    cases = [planned(BATCH * batch + k, SMALL) for k in range(BATCH)]
+    assert sum(apart) >= 3  # of programs in batches that have such folds
+    compiled = Compiled([p for _, p in cases], tmp_path)
+    for r, p in cases:
+        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(got, r.leaves, strict=True):
+            close(one, expected, 2e-4)
