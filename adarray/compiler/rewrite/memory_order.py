@@ -139,8 +139,8 @@ def _shared(shape: Shape, args: Iterable[Value], usual: Usual) -> Order | None:
     orders = []
     for a in args:
         order = _order_of(a) if a.ndim == len(shape) else None
-        if order is not None:
-            orders.append(order)
+        if order is not None:  # what is added to one place may have any length there
+            orders.append(tuple(k for k in order if shape[k] != 1))
         elif a.size * NARROW > size and not _repeats(a):
             usual.pop(shape, None)
             return None

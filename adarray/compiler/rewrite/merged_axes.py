@@ -53,8 +53,12 @@ def merged_axes(program: Program, target: Target) -> Program:
     seams = _Seams()
     for v in program.values:
         seams.take(v)
-    merged = seams.merged(likely)
-    return _rewritten(program, merged) if merged else program
+    while merged := seams.merged(likely):
+        unfit = [s for v in program.values for s in _unfit(v, merged)]
+        if not unfit:
+            return _rewritten(program, merged)
+        seams.fixed.update(unfit)
+    return program
 
 
 def _inner_seams(v: Value) -> list[int]:
@@ -209,6 +213,33 @@ class _Seams:
             else:
                 self.fixed.add((x, k))
         self._fix(v, [k for k in range(v.ndim - 1) if k not in seen])
+
+
+def _unfit(v: Value, merged: frozenset[Seam]) -> list[Seam]:
+    """Return seams of a value that are not merged together, though each may be by itself.
+
+    Between axes of lengths 4 and 3, one of length 1 belongs to either: ``w`` of shape (1, 1, 3) is
+    spread over (4, 1, 3), and no row of 3 is spread over 12.
+    """
+    unfit = []
+    for g in _groups(v, merged):
+        long = [k for k in g if v.shape[k] != 1]
+        if len(long) < 2:
+            continue
+        match v.primitive:
+            case Map():
+                shapes = [(1,) * (v.ndim - a.ndim) + a.shape for a in v.args]
+                fits = all(
+                    all(s[k] == v.shape[k] for k in long) or all(s[k] == 1 for k in long)
+                    for s in shapes
+                )
+            case View(strides=s):
+                fits = all(s[a] == s[b] * v.shape[b] for a, b in pairwise(long))
+            case _:
+                fits = True
+        if not fits:
+            unfit += [(v, k) for k in g[:-1]]
+    return unfit
 
 
 def _around(axis: int, ndim: int) -> list[int]:

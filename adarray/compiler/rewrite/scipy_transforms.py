@@ -98,9 +98,15 @@ def _known(v: Value) -> bool:
     rest = [*p.args[1:], *p.kwargs.values()]
     return (
         p.kwargs.keys() <= NAMED
-        and not (several and lengths is not None)
+        and not (several and (lengths is not None or _has_axis_twice(p, v.args[0].ndim)))
         and not any(isinstance(x, Slot) for x in rest)
         and v.args[0].dtype.char in DTYPES
         and v.args[0].ndim > 0
         and v.size > 0
     )
+
+
+def _has_axis_twice(p: PythonCall, ndim: int) -> bool:
+    """Whether a transform goes over an axis several times, which SciPy refuses."""
+    axes = p.args[2] if len(p.args) > 2 else p.kwargs.get("axes")
+    return isinstance(axes, tuple | list) and len({a % ndim for a in axes}) < len(axes)

@@ -12,7 +12,7 @@ from recorded import Recorded, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.primitives import Concatenate, View
+from adarray.compiler.ir.primitives import Concatenate, ScatterND, View
 from adarray.compiler.ir.program import Program
 from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.ir.verify_program import verify_program
@@ -42,6 +42,16 @@ def parted(x: Any) -> Any:
     return np.roll(x, 1, axis=1)[..., 1:-1] * x[..., :-2]
 
 
+def beside(x: Any, w: Any) -> Any:
+    """Roll along the first axis of what has an axis of length 1 behind it."""
+    return np.sin(np.roll(x, 1, axis=0) * w)
+
+
+def shown(x: Any, w: Any) -> Any:
+    """Show elements several times, beside an axis of length 1."""
+    return np.concatenate([np.broadcast_to(w, x.shape), x])
+
+
 def run(r: Recorded, change: Callable[[Program, Any], Program]) -> Program:
     """Return the changed program, which gives what the recorded run gave."""
     new = change(r.program, GPU)
@@ -69,6 +79,14 @@ def pieces(program: Program) -> list[tuple[int, ...]]:
         (spread, [(4, 9, 5), (9, 5)], (4, 45)),
         (spread, [(4, 9, 5), (1, 9, 1)], (4, 9, 5)),
         (parted, [(4, 9, 5)], (4, 9, 5)),
+        (beside, [(4, 1, 3), (1, 1, 3)], (4, 1, 3)),  # a row of 3 is not spread over 12
+        (beside, [(4, 1, 3), (1, 3)], (4, 1, 3)),
+        (beside, [(4, 5, 1, 3), (4, 1, 1, 3)], (4, 5, 1, 3)),
+        (beside, [(4, 5, 1, 3), (4, 5, 1, 1)], (4, 5, 1, 3)),
+        (beside, [(4, 5, 1, 3), (5, 1, 3)], (4, 15)),
+        (beside, [(4, 1, 3), (1, 1, 1)], (12,)),
+        (shown, [(4, 5, 1, 3), (4, 5, 1, 1)], (8, 5, 1, 3)),
+        (shown, [(4, 1, 3), (1, 1, 3)], (8, 1, 3)),
     ],
 )
 def test_axes_behind_pieces(
@@ -109,6 +127,20 @@ def test_operands_of_two_orders_stay() -> None:
 
     r = recorded(f, np.random.default_rng(5).normal(size=(6, 4, 6)))
     assert set(pieces(run(r, memory_order))) == {(6, 4, 6)}
+
+
+def test_transposed_pieces_that_share_a_place() -> None:
+    """Many rows are added to the only one of a base."""
+
+    def f(x: Any, y: Any, k: Any) -> Any:
+        a = np.sin(np.swapaxes(x, 1, 2))
+        np.add.at(a, k, np.swapaxes(y, 1, 2))
+        return a * 2.0
+
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(1, 4, 3)), rng.normal(size=(7, 4, 3))
+    new = run(recorded(f, x, y, np.zeros(7, np.int64)), memory_order)
+    assert (1, 4, 3) in {v.shape for v in new.values if isinstance(v.primitive, ScatterND)}
 
 
 @pytest.mark.parametrize("change", PASSES)

@@ -83,5 +83,11 @@ def test_what_numpy_alone_does_stays() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "find_spec", lambda _: None)
         assert scipy_transforms(program, TARGET) is program
+    for axes in ((0, 0), (1, -1)):  # NumPy goes over the axis twice
+        for g in (
+            lambda x, a=axes: np.fft.fft2(x, axes=a),
+            lambda x, a=axes: np.fft.fftn(x, None, a),
+        ):
+            assert not called(changed(g, x))
     integers = np.arange(12)
     assert not called(changed(lambda x: np.fft.fft(x), integers))
