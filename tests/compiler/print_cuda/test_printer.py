@@ -19,7 +19,7 @@ import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU, GpuTarget
-from adarray.compiler.kernels import lower
+from adarray.compiler.kernels import loop_nests, lower
 from adarray.compiler.kernels import rows as row_loops
 from adarray.compiler.kernels.scatter_forms import ScatterForm
 from adarray.compiler.planning import planner as planning
@@ -167,7 +167,7 @@ class TestEmulated:
         monkeypatch.setattr(rings, "LARGE", 1)
         monkeypatch.setattr(rings, "ROWS", 8)
         monkeypatch.setattr(rings, "WIDE", 4)
-        monkeypatch.setattr(lower, "CHOSEN", 0)  # as long rows have it: a loop for each piece
+        monkeypatch.setattr(loop_nests, "CHOSEN", 0)  # as long rows have it: a loop for each piece
         target = replace(GPU, chain=5, block=(4, 5))
         monkeypatch.setitem(globals(), "plan", partial(planning.plan, target=target))
 

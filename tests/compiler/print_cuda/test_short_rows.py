@@ -17,7 +17,7 @@ from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.loopir import For, statements
 from adarray.compiler.ir.plan import KernelStep
 from adarray.compiler.ir.target import GPU
-from adarray.compiler.kernels import lower
+from adarray.compiler.kernels import loop_nests
 from adarray.compiler.planning import planner
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.schedules import SheetRows
@@ -95,7 +95,7 @@ def random_stencil(seed: int) -> Any:
 @pytest.mark.parametrize("first", [0, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("longest", [0, 256], ids=["parts", "chosen"])
 def test_random_stencils(first: int, longest: int, tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(lower, "CHOSEN", longest)
+    monkeypatch.setattr(loop_nests, "CHOSEN", longest)
     cases = [random_stencil(seed) for seed in range(first, first + (40 if first else 12))]
     plans = [plan(r.program) for r in cases]
     compiled = Compiled(plans, tmp_path, SMALL)
