@@ -171,6 +171,24 @@ def both(a: Expr, b: Expr) -> Expr:
     return a if isinstance(b, Const) and b.value else Apply("bool", "logical_and", (a, b))
 
 
+def unless_idle(cotangent: Expr, share: Expr) -> Expr:
+    """Return what an adjoint passes on: 0 for nan where the cotangent it is a share of is 0."""
+    zero = const(0, cotangent.dtype)
+    nan = compare("not_equal", share, share)
+    return where(both(nan, compare("equal", cotangent, zero)), zero, share)
+
+
+def cotangent_of(e: Expr) -> Expr | None:
+    """Return the cotangent of a share by `unless_idle`; None for other expressions."""
+    if not (isinstance(e, Apply) and e.name == "where" and isinstance(e.args[0], Apply)):
+        return None
+    condition, zero, share = e.args
+    if condition.name != "logical_and" or not isinstance(condition.args[1], Apply):
+        return None
+    cotangent = condition.args[1].args[0]
+    return cotangent if is_zero(zero) and e == unless_idle(cotangent, share) else None
+
+
 def is_free(e: Expr) -> bool:
     """Whether evaluating an expression can do no harm, whatever its operands are."""
     if isinstance(e, Load):
