@@ -180,13 +180,18 @@ def unless_idle(cotangent: Expr, share: Expr) -> Expr:
 
 def cotangent_of(e: Expr) -> Expr | None:
     """Return the cotangent of a share by `unless_idle`; None for other expressions."""
-    if not (isinstance(e, Apply) and e.name == "where" and isinstance(e.args[0], Apply)):
-        return None
-    condition, zero, share = e.args
-    if condition.name != "logical_and" or not isinstance(condition.args[1], Apply):
-        return None
-    cotangent = condition.args[1].args[0]
-    return cotangent if is_zero(zero) and e == unless_idle(cotangent, share) else None
+    match e:
+        case Apply(
+            name="where",
+            args=(
+                Apply(name="logical_and", args=(_, Apply(name="equal", args=(cotangent, _)))),
+                _,
+                share,
+            ),
+        ) if e == unless_idle(cotangent, share):
+            return cotangent
+        case _:
+            return None
 
 
 def is_free(e: Expr) -> bool:
