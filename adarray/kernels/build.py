@@ -171,6 +171,29 @@ def both(a: Expr, b: Expr) -> Expr:
     return a if isinstance(b, Const) and b.value else Apply("bool", "logical_and", (a, b))
 
 
+def unless_idle(cotangent: Expr, share: Expr) -> Expr:
+    """Return what an adjoint passes on: 0 for nan where the cotangent it is a share of is 0."""
+    zero = const(0, cotangent.dtype)
+    nan = compare("not_equal", share, share)
+    return where(both(nan, compare("equal", cotangent, zero)), zero, share)
+
+
+def cotangent_of(e: Expr) -> Expr | None:
+    """Return the cotangent of a share by `unless_idle`; None for other expressions."""
+    match e:
+        case Apply(
+            name="where",
+            args=(
+                Apply(name="logical_and", args=(_, Apply(name="equal", args=(cotangent, _)))),
+                _,
+                share,
+            ),
+        ) if e == unless_idle(cotangent, share):
+            return cotangent
+        case _:
+            return None
+
+
 def is_free(e: Expr) -> bool:
     """Whether evaluating an expression can do no harm, whatever its operands are."""
     if isinstance(e, Load):

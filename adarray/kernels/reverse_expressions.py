@@ -150,9 +150,7 @@ class ReverseExpressions:
             return share
         if not build.is_simple(share):
             share = self.named(share, out)
-        zero = build.const(0, g.dtype)
-        nan = build.compare("not_equal", share, share)
-        return build.where(build.both(nan, build.compare("equal", g, zero)), zero, share)
+        return build.unless_idle(g, share)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""

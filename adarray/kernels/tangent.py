@@ -118,7 +118,8 @@ class TangentTransform:
             return Apply(e.dtype, "cast", args), build.cast(pairs[0][1], e.dtype)
         if e.name == "where":
             (c, _), (a, da), (b, db) = pairs
-            return Apply(e.dtype, "where", (c, a, b)), build.where(c, da, db)
+            changed = self._unless_idle(e, db, out)
+            return Apply(e.dtype, "where", (c, a, b)), build.where(c, da, changed)
         value: Expr = Apply(e.dtype, e.name, args)
         if e.name in NAMED:
             value = self.named(value, out)
@@ -131,6 +132,21 @@ class TangentTransform:
         if isinstance(total, Apply) and total.name != "negative":
             total = self.named(total, out)
         return value, total
+
+    def _unless_idle(self, e: Apply, tangent: Expr, out: list[Stmt]) -> Expr:
+        """Return the tangent of the number that `where` chooses last.
+
+        Where that is a share of a cotangent of 0 that does not change either, it is 0 for nan: a
+        derivative may be finite, and its own derivative infinite.
+        """
+        cotangent = build.cotangent_of(e)
+        if cotangent is None:
+            return tangent
+        tangent = self.named(tangent, out)
+        idle = build.unless_idle(cotangent, tangent)
+        changes = self.expr(cotangent, out)[1]
+        zero = build.const(0, changes.dtype)
+        return build.where(build.compare("equal", changes, zero), idle, tangent)
 
     def named(self, e: Expr, out: list[Stmt]) -> Expr:
         """Return a value by a name of its own."""

@@ -105,9 +105,20 @@ def number_overwritten(x: Any) -> Any:
     return s + t
 
 
+def power_not_chosen(x: Any) -> Any:
+    s = 0.0
+    for i in range(len(x)):
+        y = 2.0 * x[i] ** 1.5
+        if y > 0:
+            s += y
+        else:
+            s += x[i] ** 3
+    return s
+
+
 PROGRAMS = (
     elements_not_read, rows_not_read, number_not_read, number_of_the_last_loop, product_not_chosen,
-    missing_data, missing_squares, element_overwritten, number_overwritten,
+    missing_data, missing_squares, element_overwritten, number_overwritten, power_not_chosen,
 )  # fmt: skip
 
 
@@ -152,7 +163,8 @@ def test_text_for_gpus(f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("f", [missing_data, missing_squares], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [missing_data, missing_squares, power_not_chosen],
+                         ids=lambda f: f.__name__)  # fmt: skip
 def test_second_derivatives(f: Callable[..., Any]) -> None:
     v = np.array([0.5, 1.0, -1.0, 2.0])
     expected = adarray.hvp(f)(X, v)
