@@ -15,6 +15,7 @@ from recorded import Recorded, close, recorded
 
 import adarray
 from adarray.compiler.fusion import fuse
+from adarray.compiler.ir.loopir import For, statements
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import rows
@@ -183,3 +184,17 @@ def test_neighbouring_rows_of_a_transpose_lie_side_by_side() -> None:
     assert isinstance(s, SheetRows)
     assert s.group == 4
     assert crossing(s.facts.kernel.body[0], s.facts.kernel) == 4
+
+
+def test_sums_of_a_convolution_of_few_long_rows_are_one_loop() -> None:
+    """Its gradient sums all elements several times, in the loop that computes them."""
+
+    def convolved(x: Any, k: Any) -> Any:
+        n = x.shape[1] - 2
+        a = sum(k[i, j] * x[i : i + 4, j : j + n] for i in range(3) for j in range(3))
+        return np.mean(a * a)
+
+    sums = schedules(convolved, zeros(6, (1 << 18) + 2), zeros(3, 3))[0]
+    assert sums.facts.rows == 4
+    assert len(sums.facts.kernel.totals) == 10
+    assert len([s for s in statements(sums.facts.kernel.body) if isinstance(s, For)]) == 2
