@@ -480,7 +480,9 @@ def outer_axis(
     if best in summed and others and value.size > min(TOTAL, elements(shape) // 16):
         return widest
     few, many = shape[best] < 8, 64 * shape[best]
-    if along and reach[axes[-1]] == 1 and _has_long_rows(shape, axes[-1], folds | set(summed)):
+    # All blocks share the sum of all elements anyway, in the order of memory.
+    of_rows = folds if value.size == 1 else folds | set(summed)
+    if along and reach[axes[-1]] == 1 and _has_long_rows(shape, axes[-1], of_rows):
         return axes[-1]
     if along:
         # Not the last axis, which folds are over more often than not; nor one along which

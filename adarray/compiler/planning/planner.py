@@ -28,7 +28,7 @@ from adarray.compiler.ir.verify_loops import checking, verify
 from adarray.compiler.kernels import steps as lower_steps
 from adarray.compiler.kernels.collapse import collapse
 from adarray.compiler.kernels.lower import Lowered
-from adarray.compiler.kernels.nodes import FromRing, Nodes, ValueMemory
+from adarray.compiler.kernels.nodes import Folded, FromRing, Nodes, ValueMemory
 from adarray.compiler.kernels.siblings import Family, Sibling, find_siblings
 from adarray.compiler.kernels.work import work_of
 from adarray.compiler.planning.buffers import place_buffers
@@ -57,6 +57,8 @@ from adarray.compiler.stencil.strips import Strips
 ROUNDS = (1, False), (2, False), (5, False), (2, True)
 # Values that a kernel stores for loops of its own, at most.
 STORED = 2
+# Folds of one side of pairs up to which a kernel may have those of the other side as well.
+SUMS = 4
 # The share of the time without it that steps on a line in one kernel are worth.
 WORTH = 0.9
 
@@ -526,7 +528,11 @@ class Planner:
 
         def part(group: Group) -> Sibling | None:
             alone = group.kind != "rows" or group.index in self.pipelines
-            alone = alone or group.members[0] in self.fusion.apart
+            alone = alone or (
+                group.members[0] in self.fusion.apart
+                and sum(isinstance(n.operation, Folded) for n in self.nodes[group.index].order)
+                > SUMS
+            )
             found = None if alone else self._part(group)
             return None if found is None or (self.target.along and found.flattens) else found
 

@@ -15,6 +15,7 @@ from recorded import Recorded, close, recorded
 
 import adarray
 from adarray.compiler.fusion import fuse, turns
+from adarray.compiler.ir.loopir import For, statements
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GPU
 from adarray.compiler.kernels import rows
@@ -249,3 +250,17 @@ def test_folds_in_kernels_of_their_own_are_those_of_numpy(
         got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
         for one, expected in zip(got, r.leaves, strict=True):
             close(one, expected, 2e-4)
+
+
+def test_sums_of_a_convolution_of_few_long_rows_are_one_loop() -> None:
+    """Its gradient sums all elements several times, in the loop that computes them."""
+
+    def convolved(x: Any, k: Any) -> Any:
+        n = x.shape[1] - 2
+        a = sum(k[i, j] * x[i : i + 4, j : j + n] for i in range(3) for j in range(3))
+        return np.mean(a * a)
+
+    sums = schedules(convolved, zeros(6, (1 << 18) + 2), zeros(3, 3))[0]
+    assert sums.facts.rows == 4
+    assert len(sums.facts.kernel.totals) == 10
+    assert len([s for s in statements(sums.facts.kernel.body) if isinstance(s, For)]) == 2
