@@ -25,6 +25,7 @@ SHARED = 43 << 10
 LIMITS = limits_of("d", SHARED)
 # What one block factorises, what is factorised in blocks, and what cuSOLVER gets.
 SMALL, MIDDLE, LARGE = 7, LIMITS.block + 11, LIMITS.solve + 6
+SEVERAL = pytest.param(MIDDLE, marks=pytest.mark.slow)  # blocks of columns: emulated for seconds
 RNG = np.random.default_rng(5)
 
 
@@ -65,7 +66,8 @@ def compared(gpu: FakeGpu, f: Any, *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("n", "dtype"),
     [(1, np.float64), (SMALL, np.float32), (SMALL, np.float64), (45, np.float32),
-     (LIMITS.block, np.float64), (MIDDLE, np.float64), (LARGE, np.float64)],
+     pytest.param(LIMITS.block, np.float64, marks=pytest.mark.slow),
+     pytest.param(MIDDLE, np.float64, marks=pytest.mark.slow), (LARGE, np.float64)],
 )  # fmt: skip
 def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
     def f(a: Any, b: Any, c: Any) -> Any:
@@ -85,7 +87,7 @@ def test_systems_share_their_factors(gpu: FakeGpu, n: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_what_cholesky_returns_is_a_triangle(gpu: FakeGpu, n: int, upper: bool) -> None:
     def f(a: Any, b: Any) -> Any:
         factor = np.linalg.cholesky(a, upper=upper)
@@ -119,7 +121,7 @@ def test_rows_are_exchanged(gpu: FakeGpu) -> None:
                  RNG.normal(size=n))  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_operands_with_gaps(gpu: FakeGpu, n: int) -> None:
     def f(a: Any, b: Any) -> Any:
         return np.linalg.solve(a[1:, 1:], b[1:, ::2]), np.linalg.cholesky((a @ a.T)[:-1, :-1])
@@ -132,7 +134,7 @@ def gaussian(x: Any, y: Any) -> Any:
     return 0.5 * y @ np.linalg.solve(k, y) + 0.5 * np.linalg.slogdet(k)[1]
 
 
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_the_way_back_solves_with_the_factors(gpu: FakeGpu, n: int) -> None:
     args = RNG.normal(size=(n, 3)), RNG.normal(size=n)
     run = compared(gpu, adarray.value_and_grad(gaussian, argnums=(0, 1)), *args)
@@ -153,7 +155,7 @@ REFUSING = {
 
 
 @pytest.mark.parametrize("name", REFUSING)
-@pytest.mark.parametrize("n", [SMALL, pytest.param(MIDDLE, marks=pytest.mark.slow), LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_singular_matrices_are_refused(gpu: FakeGpu, n: int, name: str) -> None:
     def f(a: Any, b: Any) -> Any:
         return np.tanh(REFUSING[name](a, b)) * 2
@@ -175,7 +177,7 @@ def test_singular_matrices_are_refused(gpu: FakeGpu, n: int, name: str) -> None:
     check(r, run, r.arrays)
 
 
-@pytest.mark.parametrize("n", [SMALL, MIDDLE, LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_a_zero_on_the_diagonal_of_a_triangle_is_refused(gpu: FakeGpu, n: int) -> None:
     """A factor that underflows to zero; where LAPACK's own factorisation refuses nothing."""
     r, run = executable(
@@ -186,7 +188,7 @@ def test_a_zero_on_the_diagonal_of_a_triangle_is_refused(gpu: FakeGpu, n: int) -
         run([moved(np.diag(np.r_[np.ones(n - 1), 0.0])), moved(np.ones(n))])
 
 
-@pytest.mark.parametrize("n", [SMALL, pytest.param(MIDDLE, marks=pytest.mark.slow), LARGE])
+@pytest.mark.parametrize("n", [SMALL, SEVERAL, LARGE])
 def test_determinants_of_singular_matrices(gpu: FakeGpu, n: int) -> None:
     r, run = executable(gpu, lambda a: (*np.linalg.slogdet(a), np.linalg.det(a / 2)), [matrix(n)])
     check(r, run, r.arrays)

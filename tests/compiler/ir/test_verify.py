@@ -117,18 +117,25 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
     program = Program([X], [X, y], [y])
     names = [name for name, _ in passes.TARGET_PASSES]
     assert names == [
+        "memory_order",
         "results_in_c_order",
         "factors",
         "fourier_calls",
+        "scipy_transforms",
         "long_scans",
         "few_places",
+        "large_products",
         "sums_in_stages",
         "stacked",
+        "narrow_products",
+        "deep_products",
         "short_axes",
+        "merged_axes",
         "read_in_whole",
         "tabled",
         "accumulated",
         "biased",
+        "pair_sides",
     ]
     monkeypatch.setenv("ADARRAY_CHECK", "1")
     assert planning.plan(program).steps

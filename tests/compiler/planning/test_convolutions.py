@@ -28,7 +28,7 @@ ALL = (0, 1, 2)
 
 
 @emulated
-@pytest.mark.parametrize("first", [0, 12])
+@pytest.mark.parametrize("first", [0, pytest.param(12, marks=pytest.mark.slow)])
 def test_random_convolutions_have_numpys_results(first: int, tmp_path: Path) -> None:
     cases = []
     for seed in range(first, first + 12):
