@@ -13,14 +13,14 @@ References
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from cffi import FFI
 
 from adarray.compiler.ir.plan import CallStep
 
@@ -47,27 +47,39 @@ def _libraries() -> list[_Library]:
     """Return the libraries that are loaded."""
     for package in ("numpy", "scipy"):
         if package not in _found and package in sys.modules:
-            _found[package] = list(_of(package))
+            _found[package] = _of(package)
     return [library for libraries in _found.values() for library in libraries]
 
 
-def _of(package: str) -> Iterator[_Library]:
-    """Yield what the wheel of a package has brought along and loaded."""
+def _of(package: str) -> list[_Library]:
+    """Return what the wheel of a package has brought along and loaded."""
+    found: list[_Library] = []
     file = sys.modules[package].__file__
-    noload = getattr(os, "RTLD_NOLOAD", None)
-    if file is None or noload is None:
-        return
+    if file is None or sys.platform == "win32":
+        return found
+    ffi = FFI()
+    for suffix in ("", "64_"):  # by the integers of the library
+        ffi.cdef(f"int scipy_openblas_get_num_threads{suffix}(void);")
+        ffi.cdef(f"void scipy_openblas_set_num_threads{suffix}(int);")
     for path in sorted((Path(file).parents[1] / f"{package}.libs").glob("libscipy_openblas*")):
         try:
-            library = ctypes.CDLL(str(path), mode=noload)
+            library = ffi.dlopen(str(path), ffi.RTLD_NOW | ffi.RTLD_NOLOAD)
         except OSError:
             continue
-        for suffix in ("", "64_"):
-            get = getattr(library, f"scipy_openblas_get_num_threads{suffix}", None)
-            set_ = getattr(library, f"scipy_openblas_set_num_threads{suffix}", None)
-            if get is not None and set_ is not None:
-                get.restype, set_.restype, set_.argtypes = ctypes.c_int, None, [ctypes.c_int]
-                yield _Library(get, set_)
+        for functions in (_of_int32, _of_int64):
+            with suppress(AttributeError):  # it has the other ones
+                found.append(functions(library))
+    return found
+
+
+def _of_int32(library: Any) -> _Library:
+    return _Library(library.scipy_openblas_get_num_threads, library.scipy_openblas_set_num_threads)
+
+
+def _of_int64(library: Any) -> _Library:
+    return _Library(
+        library.scipy_openblas_get_num_threads64_, library.scipy_openblas_set_num_threads64_
+    )
 
 
 @contextmanager
