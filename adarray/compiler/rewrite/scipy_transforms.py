@@ -33,6 +33,8 @@ TRANSFORMS: Mapping[Function, str] = {
     )
 }  # fmt: skip
 DTYPES = "fdFD"
+# Of real numbers, SciPy's have imaginary parts of -0.0 where NumPy's are 0.0.
+OF_COMPLEX = frozenset({"ifft", "ifft2", "ifftn"})
 # Positional arguments, and those by name, that mean the same in both libraries. Lengths of several
 # axes may be left out one by one in NumPy alone.
 POSITIONAL, NAMED = 4, frozenset({"n", "axis", "axes", "norm"})
@@ -100,7 +102,7 @@ def _known(v: Value) -> bool:
         p.kwargs.keys() <= NAMED
         and not (several and (lengths is not None or _has_axis_twice(p, v.args[0].ndim)))
         and not any(isinstance(x, Slot) for x in rest)
-        and v.args[0].dtype.char in DTYPES
+        and v.args[0].dtype.char in (DTYPES[2:] if name in OF_COMPLEX else DTYPES)
         and v.args[0].ndim > 0
         and v.size > 0
     )

@@ -49,6 +49,8 @@ def changed(f: Any, *arrays: np.ndarray) -> Program:
 def test_every_transform(name: str, dtype: str) -> None:
     if name in ("rfft", "ihfft", "rfft2", "rfftn") and dtype.startswith("complex"):
         pytest.skip("it takes real numbers")
+    if name in ("ifft", "ifft2", "ifftn") and dtype.startswith("float"):
+        pytest.skip("of real numbers it stays with NumPy")
     x = (RNG.normal(size=(4, 6, 8)) + 0.5j * RNG.normal(size=(4, 6, 8))).real.astype(dtype)
     f = getattr(np.fft, name)
     assert [t.name for t in called(changed(lambda x: f(x), x))] == [name]
@@ -89,5 +91,6 @@ def test_what_numpy_alone_does_stays() -> None:
             lambda x, a=axes: np.fft.fftn(x, None, a),
         ):
             assert not called(changed(g, x))
+    assert not called(changed(lambda x: np.fft.ifft(x), x))  # signs of zeros
     integers = np.arange(12)
     assert not called(changed(lambda x: np.fft.fft(x), integers))
