@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from adarray_backends.cpu import outside_blas
 from adarray_backends.cpu.kernels import Functions
 
 from adarray.base.runtime import BY_ENGINE, MODE, Mode
@@ -125,8 +124,6 @@ def _caller(step: CallStep, engine: Any) -> Callable[[list[Any]], list[Any]]:
         return results
 
     caller = under(getattr(getattr(call, "origin", None), "errors", None), run)
-    if outside_blas.is_small(step):
-        caller = outside_blas.alone(caller)
     return _by_engine(engine, caller) if function in BY_ENGINE and engine is not None else caller
 
 
