@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 from typing import Any
 
@@ -76,8 +75,8 @@ def exchanged(gpu: FakeGpu, body: str) -> int:
     """Run a kernel of two warps; return its status."""
     functions = gpu.load([SolverText("exchange", (), KERNEL % body)]).functions
     run = gpu.driver.kernels[functions["exchange"]][2]
-    room = (ctypes.c_double * 64)()
-    cells = gpu.driver.ffi.new("uint64_t[]", [ctypes.addressof(room)])
+    room = np.zeros(64)
+    cells = gpu.driver.ffi.new("uint64_t[]", [room.ctypes.data])
     return int(run(cells, 1, 1, 64))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cffi import FFI
 
 THREADS, BLOCKS = 32, 3
 _HOST = """
@@ -49,7 +49,15 @@ def _compiled(folder: Path, char: str) -> Any:
         str(library),
     ]
     subprocess.run(command, check=True, capture_output=True)
-    return ctypes.CDLL(str(library)).run
+    ffi = FFI()
+    ffi.cdef("void run(void *x, void *r, long long n, long long packs, int found);")
+    run = ffi.dlopen(str(library)).run
+
+    def at(x: np.ndarray, r: np.ndarray, packs: int, found: int) -> None:
+        addresses = [ffi.cast("void *", a.ctypes.data) for a in (x, r)]
+        run(*addresses, x.size, packs, found)
+
+    return at
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -68,16 +76,12 @@ def test_truths_of_all_lengths(tmp_path: Path, char: str) -> None:
                 for packs in (0, x.nbytes // 16):
                     for function, found in ((np.any, 1), (np.all, 0)):
                         r = np.full(1, 1 - found, np.uint8)
-                        run(
-                            ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(r.ctypes.data),
-                            ctypes.c_longlong(n), ctypes.c_longlong(packs), ctypes.c_int(found),
-                        )  # fmt: skip
+                        run(x, r, packs, found)
                         assert bool(r[0]) == bool(function(x))
     if char in "fd":
         x[:] = -0.0
         r = np.zeros(1, np.uint8)
-        run(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(r.ctypes.data),
-            ctypes.c_longlong(n), ctypes.c_longlong(x.nbytes // 16), ctypes.c_int(1))  # fmt: skip
+        run(x, r, x.nbytes // 16, 1)
         assert r[0] == 0
 
 
