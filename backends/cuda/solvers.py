@@ -1,7 +1,7 @@
 """Factorisations and solutions of linear systems, written down as steps of a plan.
 
 What fits into the shared memory of one block is factorised by it, and larger matrices in blocks,
-by kernels of ``native/cuda/adarray_solvers.h``, which stand in a graph like all others: see
+by kernels of ``native/cuda/adarray_solvers.h`` and those after it, which stand in a graph like all others: see
 `Limits`. Beyond them cuSOLVER is called, which launches what it needs and waits for nothing. A
 matrix that NumPy would refuse is refused as data of kernels are: nobody waits for the GPU before
 the plan ends.
@@ -51,7 +51,9 @@ _LOWER, _UPPER, _RIGHT = 0, 1, 1  # cuBLAS's numbers
 _FORWARD, _UNIT = 1, 2  # flags
 _CHOLESKY_ROWS = 128  # of a block that is factorised at once where there are several
 _STATIC = 5632  # bytes of shared memory beside matrices
-# Which part of adarray_solvers.h has a kernel; each is compiled when a plan first needs it.
+# The text of all kernels, in this order.
+HEADERS = ("adarray_solvers.h", "adarray_factors.h", "adarray_substitution.h")
+# Which part of them has a kernel; each is compiled when a plan first needs it.
 PARTS = {
     "LU": ("decomposed",),
     "PANELS": ("panel_decomposed", "rows_moved"),
@@ -77,7 +79,7 @@ def text_of(part: str, char: str) -> SolverText:
     """Return the kernels of one of `PARTS` for float32 or float64, "f" or "d"."""
     first, *others = PARTS[part]
     names = f"#define REAL {_REALS[char]}\n#define WITH_{part}\n"
-    return SolverText(first, tuple(others), names + adarray_native.text("adarray_solvers.h"))
+    return SolverText(first, tuple(others), names + "\n".join(map(adarray_native.text, HEADERS)))
 
 
 def part_of(kernel: str) -> str:
