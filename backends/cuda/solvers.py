@@ -1,10 +1,9 @@
 """Factorisations and solutions of linear systems, written down as steps of a plan.
 
 What fits into the shared memory of one block is factorised by it, and larger matrices in blocks,
-by kernels of ``native/cuda/adarray_solvers.h`` and those after it, which stand in a graph like all others: see
-`Limits`. Beyond them cuSOLVER is called, which launches what it needs and waits for nothing. A
-matrix that NumPy would refuse is refused as data of kernels are: nobody waits for the GPU before
-the plan ends.
+by kernels of ours (`HEADERS`), which stand in a graph like all others: see `Limits`. Beyond them
+cuSOLVER is called, which launches what it needs and waits for nothing. A matrix that NumPy would
+refuse is refused as data of kernels are: nobody waits for the GPU before the plan ends.
 
 A matrix that lies in rows is its transpose in columns, and that is what is factorised: see
 `adarray.compiler.rewrite.factors`. Pivots are the order of the rows where our kernels factorise,
