@@ -4,12 +4,12 @@
  * order up to a barrier and in the other one after it, which shows many missing barriers;
  * with HOST_RACES all of those that shared memory needs, see device_races.h.
  */
+#include "coroutines.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #define __device__
 #define __global__
@@ -24,19 +24,11 @@
 #define ADARRAY_NEAR(name) static char *const name = host_near
 
 struct Index { unsigned x, y, z; };
-struct Fiber {
-    ucontext_t context;
-    Index thread;
-    int done;
-};
-static Fiber host_fibers[1024];
-static Fiber *host_now;
-static ucontext_t host_main;
+static Index host_threads[COROUTINES];
 static Index host_block, host_grid, host_size;
 alignas(64) static char host_near[1 << 20];
-static char *host_stacks;
 
-#define threadIdx (host_now->thread)
+#define threadIdx host_threads[coroutine_now - coroutines]
 #define blockIdx host_block
 #define gridDim host_grid
 #define blockDim host_size
@@ -50,8 +42,6 @@ static char *host_stacks;
 #define HOST_ACCESS(p, size, access)
 #define HOST_PASSED(count)
 #endif
-
-static void host_yield(void) { swapcontext(&host_now->context, &host_main); }
 
 /* Copies that threads do not wait for are made once their thread waits for the part that they
  * belong to, so that one which nobody waited for shows. */
@@ -99,7 +89,7 @@ static bool host_wait(Barrier *b, unsigned size)
         b->round++;
         return true;
     }
-    while (b->round == round) host_yield();
+    while (b->round == round) coroutine_yield();
     return false;
 }
 
@@ -155,20 +145,13 @@ static void __threadfence(void) {}
 static void (*host_body)(void *);
 static void *host_arguments;
 
-static void host_start(void)
-{
-    host_body(host_arguments);
-    host_now->done = 1;
-    host_yield();
-}
+static void coroutine_body(void) { host_body(host_arguments); }
 
 /* Run `body` on every thread of every block; return 0, 1 if a barrier was not reached, or 2 if there
  * was a race in shared memory. */
 static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
                        unsigned rows, unsigned threads)
 {
-    const size_t room = 1 << 16;
-    if (!host_stacks) host_stacks = (char *)malloc(1024 * room);
     host_body = body;
     host_arguments = arguments;
     host_grid.x = columns;
@@ -186,30 +169,10 @@ static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
         host_block.y = b / columns;
         memset(host_near, 0xff, sizeof host_near); /* nan: what nobody wrote shows */
         for (unsigned t = 0; t < threads; t++) {
-            Fiber *f = host_fibers + t;
-            getcontext(&f->context);
-            f->context.uc_stack.ss_sp = host_stacks + t * room;
-            f->context.uc_stack.ss_size = room;
-            f->context.uc_link = &host_main;
-            f->thread.x = t;
+            host_threads[t].x = t;
             host_copies[t].count = host_copies[t].part = 0;
-            f->done = 0;
-            makecontext(&f->context, host_start, 0);
         }
-        /* In one order and then the other, so that fewer races stay hidden. */
-        for (unsigned round = 0, left = threads; left; round++) {
-            const unsigned before = left;
-            unsigned moved = 0;
-            for (unsigned k = 0; k < threads; k++) {
-                const unsigned t = round % 2 ? threads - 1 - k : k;
-                if (host_fibers[t].done) continue;
-                host_now = host_fibers + t;
-                swapcontext(&host_main, &host_now->context);
-                moved++;
-                left -= host_now->done;
-            }
-            if (round > 20000 && before == left && moved) return 1;
-        }
+        if (!coroutines_run(threads)) return 1;
     }
 #ifdef HOST_RACES
     const unsigned races = host_races;

@@ -3,12 +3,12 @@
  * The threads of a block are coroutines, blocks run one after the other. Threads run in one
  * order up to a barrier and in the other one after it, which shows many missing barriers.
  */
+#include "coroutines.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #define __CUDACC_RTC__
 #define int8_t int8_t_of_kernel
@@ -27,22 +27,15 @@
 #define __shared__ static
 
 struct Index { unsigned x, y, z; };
-struct Fiber {
-    ucontext_t context;
-    Index thread;
-    int done;
-    char slot[8];
-};
-static Fiber host_fibers[1024], *host_now;
-static ucontext_t host_main;
+static Index host_threads[COROUTINES];
+static char host_slots[COROUTINES][8];
 static Index blockIdx, gridDim, blockDim;
-static char *host_stacks;
 alignas(64) double adarray_dynamic[1 << 14];
-#define threadIdx (host_now->thread)
+#define threadIdx host_threads[host_thread()]
+static unsigned host_thread(void) { return coroutine_now - coroutines; }
 
 static unsigned host_count, host_round, host_size;
 static unsigned host_warp_count[32], host_warp_round[32];
-static void host_yield(void) { swapcontext(&host_now->context, &host_main); }
 static void host_wait(unsigned *count, unsigned *round, unsigned size)
 {
     const unsigned now = *round;
@@ -51,36 +44,36 @@ static void host_wait(unsigned *count, unsigned *round, unsigned size)
         ++*round;
         return;
     }
-    while (*round == now) host_yield();
+    while (*round == now) coroutine_yield();
 }
 static void __syncthreads(void) { host_wait(&host_count, &host_round, host_size); }
 /* Threads of the warp that are there, have not left, and take part. */
 static unsigned host_members(unsigned mask)
 {
-    const unsigned first = (host_now - host_fibers) & ~31u;
+    const unsigned first = host_thread() & ~31u;
     unsigned members = 0;
     for (unsigned i = 0; i < 32 && first + i < host_size; i++)
-        if (!host_fibers[first + i].done) members |= mask & 1u << i;
+        if (!coroutines[first + i].done) members |= mask & 1u << i;
     return members;
 }
 static void host_warp_wait(unsigned mask)
 {
-    const unsigned w = (host_now - host_fibers) / 32;
+    const unsigned w = host_thread() / 32;
     host_wait(host_warp_count + w, host_warp_round + w, __builtin_popcount(host_members(mask)));
 }
 static void __syncwarp(unsigned mask = 0xffffffff) { host_warp_wait(mask); }
 /* What is exchanged with lanes that are not there has no defined value: the worst is shown. */
 template <class T> static T host_exchange(unsigned mask, T x, int lane, bool inside)
 {
-    const unsigned t = host_now - host_fibers, source = (t & ~31u) + lane;
-    memcpy(host_now->slot, &x, sizeof x);
+    const unsigned t = host_thread(), source = (t & ~31u) + lane;
+    memcpy(host_slots[host_thread()], &x, sizeof x);
     host_warp_wait(mask);
-    if (inside && source < host_size) memcpy(&x, host_fibers[source].slot, sizeof x);
+    if (inside && source < host_size) memcpy(&x, host_slots[source], sizeof x);
     else if (inside) memset(&x, 0xff, sizeof x);
     host_warp_wait(mask);
     return x;
 }
-static int host_lane(void) { return (host_now - host_fibers) % 32; }
+static int host_lane(void) { return host_thread() % 32; }
 template <class T> static T __shfl_sync(unsigned mask, T x, int by, int width = 32)
 {
     return host_exchange(mask, x, (host_lane() & -width) + (by & (width - 1)), true);
@@ -111,13 +104,13 @@ static int __popc(unsigned x) { return __builtin_popcount(x); }
 template <class T, class F> static T host_combine(unsigned mask, T x, F f)
 {
     T slots[32], y = x;
-    const unsigned first = (host_now - host_fibers) & ~31u, members = host_members(mask);
-    memcpy(host_now->slot, &x, sizeof x);
+    const unsigned first = host_thread() & ~31u, members = host_members(mask);
+    memcpy(host_slots[host_thread()], &x, sizeof x);
     host_warp_wait(mask);
     bool begun = false;
     for (unsigned i = 0; i < 32; i++) {
         if (!(members >> i & 1)) continue;
-        memcpy(&slots[i], host_fibers[first + i].slot, sizeof x);
+        memcpy(&slots[i], host_slots[first + i], sizeof x);
         y = begun ? f(y, slots[i]) : slots[i];
         begun = true;
     }
@@ -156,18 +149,11 @@ static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8)
 
 static void host_kernel(void **arguments);
 static void **host_arguments;
-static void host_start(void)
-{
-    host_kernel(host_arguments);
-    host_now->done = 1;
-    host_yield();
-}
+static void coroutine_body(void) { host_kernel(host_arguments); }
 
 /* Run the kernel on every thread of every block; return 1 if a barrier was not reached. */
 extern "C" int host_launch(void **arguments, const unsigned *grid, const unsigned *block)
 {
-    const size_t room = 1 << 16;
-    if (!host_stacks) host_stacks = (char *)malloc(1024 * room);
     host_arguments = arguments;
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
@@ -177,27 +163,9 @@ extern "C" int host_launch(void **arguments, const unsigned *grid, const unsigne
         host_count = 0;
         memset(host_warp_count, 0, sizeof host_warp_count);
         memset(adarray_dynamic, 0xff, sizeof adarray_dynamic); /* nan: what nobody wrote shows */
-        for (unsigned t = 0; t < host_size; t++) {
-            Fiber *f = host_fibers + t;
-            getcontext(&f->context);
-            f->context.uc_stack.ss_sp = host_stacks + t * room;
-            f->context.uc_stack.ss_size = room;
-            f->context.uc_link = &host_main;
-            f->thread = {t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
-            f->done = 0;
-            makecontext(&f->context, host_start, 0);
-        }
-        for (unsigned round = 0, left = host_size; left; round++) {
-            const unsigned before = left;
-            for (unsigned k = 0; k < host_size; k++) {
-                const unsigned t = round % 2 ? host_size - 1 - k : k;
-                if (host_fibers[t].done) continue;
-                host_now = host_fibers + t;
-                swapcontext(&host_main, &host_now->context);
-                left -= host_now->done;
-            }
-            if (round > 20000 && before == left) return 1;
-        }
+        for (unsigned t = 0; t < host_size; t++)
+            host_threads[t] = {t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
+        if (!coroutines_run(host_size)) return 1;
     }
     return 0;
 }
