@@ -118,11 +118,18 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[np.ndarray, ...
         yield "padded", lambda a: np.sum(np.pad(a * a, 2) * 3.0), (a,)
         many = rng.normal(size=(2, 541, 20)).astype(dtype)
         yield "distances", distances, tuple(many)
+        yield "pairs", pairs, (line[:3001], line[-2011:])
 
 
 def distances(a: Any, b: Any) -> Any:
     """Return a sum of squared distances of all rows to all others: blocks compute tiles."""
     return np.sum(np.sum((a[:, None] - b[None]) ** 2, axis=-1) / 100)
+
+
+def pairs(a: Any, b: Any) -> Any:
+    """Return a sum of pulls of numbers on others: threads have columns, and add up all rows."""
+    gaps = a[:, None] - b[None]
+    return np.sum(np.sum(gaps / np.sqrt(gaps * gaps + 0.01), axis=0) ** 2) / a.size
 
 
 def written(a: Any, b: Any, k: np.ndarray) -> Any:
