@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adarray.base.op import Op
+from adarray.base.op import Op, all_ops
 from adarray.errors import BackendError
-from adarray.testing import check_backend, opcheck
+from adarray.testing import _backends, check_backend, opcheck
 
 
 class FakeEngine:
@@ -67,7 +67,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
 
 
 @pytest.mark.slow
-def test_a_right_backend_passes(fake: FakeBackend) -> None:
+@pytest.mark.parametrize("share", range(8))
+def test_a_right_backend_passes(
+    share: int, fake: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = list(all_ops())[share::8]
+    monkeypatch.setattr(_backends, "all_ops", lambda: ops)
     check_backend("fake", dtypes=(np.float32,))  # tests/test_ops.py has the other one
 
 
