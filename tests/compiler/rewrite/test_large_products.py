@@ -161,3 +161,28 @@ def test_values_are_in_order() -> None:
         return total * 2, np.concatenate([*p[:4], late])
 
     assert shared(f, RNG.normal(size=(6, 3, 4))) == [5]
+
+
+def test_parts_that_wait_for_each_other() -> None:
+    """Each longer one needs what is a part of the other: one of the two parts stays."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        one, two = np.concatenate(p[:2]), np.concatenate(p[2:4])
+        return np.concatenate([*p[:2], np.sin(two)[:3]]), np.concatenate([*p[2:4], np.cos(one)])
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [2, 3, 3]
+
+
+def test_parts_of_two_wholes_are_in_order() -> None:
+    """A whole that comes later needs the part of another one that comes later still."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        one, two = np.concatenate(p[:2]), np.concatenate(p[2:4])
+        return (
+            np.sin(one), np.concatenate([*p[:2], np.sin(two)[:3]]),
+            np.concatenate([*p[2:4], np.cos(p[0])]),
+        )  # fmt: skip
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [3, 3]
