@@ -175,7 +175,8 @@ def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
         return None
     x, axis = b.value(args["a"]), args.integer("axis")
     shape = x.shape
-    if axis is None:
+    flat = axis is None or not shape  # a number may have an axis of its own
+    if flat:
         x, at = b.reshape(x, (x.size,)), 0
     else:
         at = normalize_axis_index(axis, x.ndim)
@@ -189,8 +190,8 @@ def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
     line = tuple(n if k == at else 1 for k in range(x.ndim))
     places = b.map("where", hit, b.iota(line, at), b.const(n, INT))
     keepdims = args.flag("keepdims")
-    r = b.reduce("minimum", places, (at,), keepdims and axis is not None)
-    return b.reshape(r, (1,) * len(shape)) if keepdims and axis is None else r
+    r = b.reduce("minimum", places, (at,), keepdims and not flat)
+    return b.reshape(r, (1,) * len(shape)) if keepdims and flat else r
 
 
 @function(np.argmax)
