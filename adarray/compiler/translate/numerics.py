@@ -176,10 +176,9 @@ def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
     x, axis = b.value(args["a"]), args.integer("axis")
     shape = x.shape
     flat = axis is None or not shape  # a number may have an axis of its own
+    at = 0 if axis is None or flat else normalize_axis_index(axis, x.ndim)
     if flat:
-        x, at = b.reshape(x, (x.size,)), 0
-    else:
-        at = normalize_axis_index(axis, x.ndim)
+        x = b.reshape(x, (x.size,))
     n = x.shape[at]
     best = fold(b, combine, x, at, None, True)
     if best is None:
