@@ -230,15 +230,15 @@ def _well_conditioned(program: Program, data: Data, target: Objective) -> list[n
             moved[k] = type(data[k])(moved[k])
     limit = AMPLIFIED * max(steps, default=0.0)
     again = target.outputs_of(program.function("numpy")(*moved.values()), moved)
-    kept = []
+    weights = []
     for w, x, y in zip(target.weights, target.outputs, again, strict=True):
         if np.shape(y) != x.shape:
             return target.weights
         size = np.max(np.abs(x), initial=0.0, where=np.isfinite(x))
-        kept.append(w * (np.abs(np.asarray(y) - x) <= limit * size))
-    left = sum(np.count_nonzero(w) for w in kept)
+        weights.append(w * (np.abs(np.asarray(y) - x) <= limit * size))
+    remaining = sum(np.count_nonzero(w) for w in weights)
     enough = 0.05 * sum(np.count_nonzero(w) for w in target.weights)
-    return kept if left >= enough else target.weights
+    return weights if remaining >= enough else target.weights
 
 
 def _written(function: Callable[..., Any], data: Data, names: list[str]) -> list[str]:
@@ -345,12 +345,12 @@ def differences(program: Program, data: Data, budget: float = math.inf) -> list[
             return math.nan
 
     start = time.perf_counter()
-    found: list[list[float]] = []
+    measured: list[list[float]] = []
     for d in directions(program, data):
-        if found and time.perf_counter() - start > budget:
+        if measured and time.perf_counter() - start > budget:
             break
-        found.append(_slopes(d, value))
-    return found
+        measured.append(_slopes(d, value))
+    return measured
 
 
 def _slopes(direction: Data, value: Callable[[Data, complex], complex]) -> list[float]:

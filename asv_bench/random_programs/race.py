@@ -135,11 +135,11 @@ def groups(options: argparse.Namespace) -> Iterator[list[Group]]:
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         members = list(pool.map(begin, jobs))
-    made: list[Group] = [{} for _ in range(options.wave)]
+    started: list[Group] = [{} for _ in range(options.wave)]
     for (place, name), member in zip(jobs, members, strict=True):
-        made[place][name] = member
+        started[place][name] = member
     try:
-        yield made
+        yield started
     finally:
         for member in members:
             if not member.absent:
@@ -185,10 +185,12 @@ def compared(
 ) -> dict[str, Any]:
     """Return the program's figures: what was wrong, and engines that are to be timed."""
     figures: dict[str, Any] = {"text": described(name), "times": {}, "errors": {}, "first": {}}
-    found = {e: a for (n, e), a in answers.items() if n == name}
+    of_program = {e: a for (n, e), a in answers.items() if n == name}
     reference: list[float] | None = None
-    for engine in sorted(found, key=lambda e: e == options.ours):  # ours is compared with peers'
-        answer = found[engine]
+    for engine in sorted(
+        of_program, key=lambda e: e == options.ours
+    ):  # ours is compared with peers'
+        answer = of_program[engine]
         try:
             if "error" in answer:
                 raise Failed(answer["error"])

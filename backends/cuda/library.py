@@ -244,8 +244,8 @@ class CudaLibrary(Library):
             if r is not NotImplemented:
                 return r
         elif function in _TRUTHS and len(args) == 1 and type(args[0]) is DeviceArray:
-            given = [v for v in kwargs.values() if v is not None and v is not False]
-            if not given and args[0].library is self:
+            whole = all(v is None or v is False for v in kwargs.values())
+            if whole and args[0].library is self:
                 raw = self._truths.of(function, args[0].raw)
                 if raw is not NotImplemented:
                     return DeviceArray(raw, self, True)

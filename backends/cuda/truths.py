@@ -7,6 +7,7 @@ each dtype: these are compiled in a twentieth of a second.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,13 @@ _TYPES = {
     "L": "unsigned long long", "q": "long long", "Q": "unsigned long long", "f": "float",
     "d": "double",
 }  # fmt: skip
-# `found` is what ends the search: a true element for `any`, a false one for `all`. Threads that
-# find one write the same value.
+# `sought` ends the search: a true element for `any`, a false one for `all`. Threads that find one
+# write the same value.
 _TEXT = """\
 typedef struct __align__({bytes}) {{ {type} v[{pack}]; }} Pack;
 extern "C" __global__ void __launch_bounds__({threads}) truth(
     const {type} *__restrict__ a, unsigned char *r, const long long n, const long long packs,
-    const int found)
+    const int sought)
 {{
     const long long step = (long long)gridDim.x * {threads};
     const long long first = (long long)blockIdx.x * {threads} + threadIdx.x;
@@ -38,15 +39,15 @@ extern "C" __global__ void __launch_bounds__({threads}) truth(
         const Pack k = ((const Pack *)a)[p];
         bool here = false;
 #pragma unroll
-        for (int j = 0; j < {pack}; j++) here |= (k.v[j] != 0) == (found != 0);
+        for (int j = 0; j < {pack}; j++) here |= (k.v[j] != 0) == (sought != 0);
         if (here) {{
-            *r = (unsigned char)found;
+            *r = (unsigned char)sought;
             return;
         }}
     }}
     for (long long i = packs * {pack} + first; i < n; i += step)
-        if ((a[i] != 0) == (found != 0)) {{
-            *r = (unsigned char)found;
+        if ((a[i] != 0) == (sought != 0)) {{
+            *r = (unsigned char)sought;
             return;
         }}
 }}
@@ -79,9 +80,9 @@ class Truths:
         char = x.dtype.char
         if char not in _TYPES or not (x._c_contiguous or x.flags.f_contiguous):
             return NotImplemented
-        library, found = self._library, int(function is np.any)
+        library, sought = self._library, int(function is np.any)
         result = library.run(library.xp.empty, (), np.bool_)
-        library.run(result.data.memset_async, 1 - found, 1)
+        library.run(result.data.memset_async, 1 - sought, 1)
         if x.size:
             threads = THREADS.get()
             kernel = self._kernels.get((char, threads))
@@ -90,22 +91,38 @@ class Truths:
                 self._kernels[char, threads] = kernel
             packs = 0 if x.data.ptr % _BYTES else x.nbytes // _BYTES
             blocks = min(-(-max(packs, x.size % _BYTES if packs else x.size) // threads), _BLOCKS)
-            arguments = (x, result, np.int64(x.size), np.int64(packs), np.int32(found))
+            arguments = (x, result, np.int64(x.size), np.int64(packs), np.int32(sought))
             library.run(kernel, (max(1, blocks),), (threads,), arguments)
         return result
 
 
+class _Accelerators:
+    """A setting of CuPy's that threads share, and how many of them have changed it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.usual: list[Any] = []
+
+
+_ACCELERATORS = _Accelerators()
+
+
 @contextlib.contextmanager
 def without_templates() -> Iterator[None]:
-    """Have CuPy compile short kernels for reductions: those that it makes of a few elements.
-
-    It does so where it looks whether a solver has succeeded.
-    """
+    """Have CuPy compile short kernels where it reduces what a solver says of its success."""
     from cupy._core import _accelerator
 
-    usual = _accelerator.get_reduction_accelerators()
-    _accelerator.set_reduction_accelerators([])
+    own = _ACCELERATORS
+    with own.lock:
+        if not own.users:
+            own.usual = _accelerator.get_reduction_accelerators()
+            _accelerator.set_reduction_accelerators([])
+        own.users += 1
     try:
         yield
     finally:
-        _accelerator.set_reduction_accelerators(usual)
+        with own.lock:
+            own.users -= 1
+            if not own.users:
+                _accelerator.set_reduction_accelerators(own.usual)

@@ -41,7 +41,7 @@ ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p
 #pragma unroll
     for (int c = 0; c < PANEL; c++) {
         if (c >= width) break;
-        const int k = k0 + c, turn = c % 2;
+        const int k = k0 + c, slot = c % 2;
         Size size = 0;
         uint32_t at = ~0u;
 #pragma unroll
@@ -55,19 +55,19 @@ ADARRAY_IN void factor_panel(real *w, int ld, int k0, int m, int n, Proposals &p
         const Size most = most_of_warp(size);
         const uint32_t first = least_of_warp(size == most ? at : ~0u);
         if (lane == 0) {
-            p.size[turn][warp] = most;
-            p.place[turn][warp] = first;
+            p.size[slot][warp] = most;
+            p.place[slot][warp] = first;
         }
 #pragma unroll
         for (int q = 0; q < ROWS; q++)
-            if (place[q] >= k && (uint32_t)place[q] == first) p.row[turn][warp] = row_of(r[q]);
+            if (place[q] >= k && (uint32_t)place[q] == first) p.row[slot][warp] = row_of(r[q]);
         __syncthreads();
-        const Size theirs = lane < WARPS ? p.size[turn][lane] : (Size)0;
-        const uint32_t there = lane < WARPS ? p.place[turn][lane] : ~0u;
+        const Size theirs = lane < WARPS ? p.size[slot][lane] : (Size)0;
+        const uint32_t there = lane < WARPS ? p.place[slot][lane] : ~0u;
         const Size best = most_of_warp(theirs);
         const uint32_t pivot = least_of_warp(theirs == best ? there : ~0u);
         const uint32_t of = least_of_warp(there == pivot && lane < WARPS ? (uint32_t)lane : ~0u);
-        const Row row = p.row[turn][of];
+        const Row row = p.row[slot][of];
 #pragma unroll
         for (int q = 0; q < ROWS; q++) {
             if (place[q] < k) continue;

@@ -1,7 +1,7 @@
 /* What threads of printed GPU kernels do together: exchange values, fold them, and add up totals.
  *
  * A group is 1, 2, 4 ... 32 neighbouring threads, or a whole block; its threads share one
- * pass of a kernel's parallel loop, and the passes of the vector loops in it. Part of
+ * iteration of a kernel's parallel loop, and those of the vector loops in it. Part of
  * adarray_device.h, which has the packs and the ways to memory.
  *
  * References:

@@ -169,8 +169,8 @@ def with_text(root: Path, name: str, text: str, data: str) -> engines.Task:
     (place / f"{name}.py").write_text(f"import numpy as np\ndef make(n):\n    return {data}\n")
     (place / f"{name}_numpy.py").write_text(f"import numpy as np\n{text}")
     program = programs.Program(name, root, info)
-    made = program.data("S")
-    return engines.Task(program, made, programs.objective(program, made))
+    arguments = program.data("S")
+    return engines.Task(program, arguments, programs.objective(program, arguments))
 
 
 def test_slopes_that_differences_do_not_find(tmp_path: Path) -> None:

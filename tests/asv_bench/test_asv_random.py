@@ -125,8 +125,8 @@ def test_unknown_programs_are_refused(capsys: Any) -> None:
 def figures(ours: float, *peers: float, **rest: Any) -> dict[str, Any]:
     """Return what was measured of one program."""
     times = {"us": ours} | {f"peer {k}": t for k, t in enumerate(peers)}
-    made = {e: {"waited": [t] * 3, "row": [t / 2] * 3} for e, t in times.items()}
-    return {"text": "def f(np): ...", "times": made, "errors": {}, "first": {}} | rest
+    spent = {e: {"waited": [t] * 3, "row": [t / 2] * 3} for e, t in times.items()}
+    return {"text": "def f(np): ...", "times": spent, "errors": {}, "first": {}} | rest
 
 
 def test_the_best_peer_counts() -> None:
@@ -152,11 +152,11 @@ def test_wrong_results_are_found() -> None:
         ("7", "peer"): {"digest": [1.0, 4.0, 2.0], "first": 1.0},
     }
     options = race.parse(race.Judged("x", None, "us", ("peer",), (1e3, 1e4)), ["--n", "1"])
-    found = race.compared(
+    compared = race.compared(
         "7:1000:1000", {(f"{n}:1000:1000", e): a for (n, e), a in answers.items()}, options
     )
-    assert found["wrong"]
-    assert found["errors"] == {"us": "computed 5, the reference 4"}
+    assert compared["wrong"]
+    assert compared["errors"] == {"us": "computed 5, the reference 4"}
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:

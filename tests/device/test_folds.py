@@ -105,8 +105,8 @@ def test_truths_of_whole_arrays(device_backend, shape, dtype):
                 assert bool(operand.any()) is bool(plain.any())
                 assert np.all(operand).shape == np.any(operand).shape == ()
                 assert np.all(operand).dtype == np.bool_
-                kept = np.any(operand, axis=None, keepdims=True)
-                assert kept.shape == (1,) * x.ndim
+                truth = np.any(operand, axis=None, keepdims=True)
+                assert truth.shape == (1,) * x.ndim
                 if x.ndim and dtype == "?":  # CuPy compiles for seconds
                     got = np.all(operand, axis=-1)
                     np.testing.assert_array_equal(got.numpy(), np.all(plain, axis=-1))

@@ -21,12 +21,12 @@ _HOST = """
 #define __align__(n) __attribute__((aligned(n)))
 struct Place {{ unsigned x; }} threadIdx, blockIdx, gridDim;
 {text}
-extern "C" void run(const void *a, unsigned char *r, long long n, long long packs, int found)
+extern "C" void run(const void *a, unsigned char *r, long long n, long long packs, int sought)
 {{
     gridDim.x = {blocks};
     for (blockIdx.x = 0; blockIdx.x < {blocks}; blockIdx.x++)
         for (threadIdx.x = 0; threadIdx.x < {threads}; threadIdx.x++)
-            truth((const {type} *)a, r, n, packs, found);
+            truth((const {type} *)a, r, n, packs, sought);
 }}
 """
 
@@ -38,24 +38,16 @@ def _compiled(folder: Path, char: str) -> Any:
     )
     (folder / "truth.cpp").write_text(text)
     library = folder / "truth.so"
-    command = [
-        "g++",
-        "-shared",
-        "-fPIC",
-        "-O1",
-        "-w",
-        str(folder / "truth.cpp"),
-        "-o",
-        str(library),
-    ]
+    source = str(folder / "truth.cpp")
+    command = ["g++", "-shared", "-fPIC", "-O1", "-w", source, "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True)
     ffi = FFI()
-    ffi.cdef("void run(void *x, void *r, long long n, long long packs, int found);")
+    ffi.cdef("void run(void *x, void *r, long long n, long long packs, int sought);")
     run = ffi.dlopen(str(library)).run
 
-    def at(x: np.ndarray, r: np.ndarray, packs: int, found: int) -> None:
+    def at(x: np.ndarray, r: np.ndarray, packs: int, sought: int) -> None:
         addresses = [ffi.cast("void *", a.ctypes.data) for a in (x, r)]
-        run(*addresses, x.size, packs, found)
+        run(*addresses, x.size, packs, sought)
 
     return at
 
@@ -74,9 +66,9 @@ def test_truths_of_all_lengths(tmp_path: Path, char: str) -> None:
                 if at is not None:
                     x[at] = 1 - usual
                 for packs in (0, x.nbytes // 16):
-                    for function, found in ((np.any, 1), (np.all, 0)):
-                        r = np.full(1, 1 - found, np.uint8)
-                        run(x, r, packs, found)
+                    for function, sought in ((np.any, 1), (np.all, 0)):
+                        r = np.full(1, 1 - sought, np.uint8)
+                        run(x, r, packs, sought)
                         assert bool(r[0]) == bool(function(x))
     if char in "fd":
         x[:] = -0.0
@@ -113,4 +105,11 @@ def test_solvers_have_short_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="singular"):
         solve()
     assert during == []
+    assert accelerators == [1]
+    first, second = truths.without_templates(), truths.without_templates()  # of two threads
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert accelerators == []
+    second.__exit__(None, None, None)
     assert accelerators == [1]

@@ -7,8 +7,11 @@ For tests of launching plans.
 
 from __future__ import annotations
 
+import functools
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -56,6 +59,28 @@ extern "C" int {name}_run(uint64_t *cells, unsigned blocks, unsigned chunks, uns
     return host_launch({name}_body, cells, blocks, chunks, threads);
 }}
 """
+
+
+@functools.cache
+def _compiled(text: str, names: tuple[str, ...], races: bool) -> tuple[FFI, Any]:
+    """Return a library of kernels: those of solvers are the same for all tests of a process."""
+    folder = Path(tempfile.mkdtemp(prefix="adarray-kernels-"))
+    source, library = folder / "unit.cpp", folder / "unit.so"
+    source.write_text(text)
+    include = [*adarray_native.INCLUDE_CUDA, f"-I{ROOT / 'tests' / 'support'}"]
+    if races:  # linked apart, without the sanitiser's library
+        flags = [f for f in FLAGS if f not in ("-O0", "-shared")]
+        noted = source.with_suffix(".o")
+        subprocess.run(
+            ["g++", *flags, *NOTING, *include, str(source), "-o", str(noted)], check=True
+        )
+        source = noted
+    subprocess.run(["g++", *FLAGS, *include, str(source), "-o", str(library)], check=True)
+    ffi = FFI()
+    ffi.cdef("".join(f"int {n}_run(uint64_t *, unsigned, unsigned, unsigned);" for n in names))
+    unit = ffi.dlopen(str(library))
+    shutil.rmtree(folder)
+    return ffi, unit
 
 
 class FakeProduct(NamedTuple):
@@ -160,9 +185,7 @@ class FakeGpu:
         self.solvers: dict[tuple[str, str], dict[str, Any]] = {}
         self.transforms: dict[str, dict[str, Any]] = {}
         self.cufft = True
-        self._units = 0
         self.busy = native().ffi.new("int *")
-        self.units: list[Any] = []
         self.copy = 1 << 30
         self.driver.kernels[self.copy] = "copied", 7, self._copied
         self.addition = self.copy + 16
@@ -308,22 +331,7 @@ class FakeGpu:
                 arguments = ", ".join(f"Any{{v[{i}]}}" for i in range(count))
                 parts.append(_RUN.format(name=name, arguments=arguments))
                 names[name] = count
-        self._units += 1
-        source, library = (self.folder / f"unit{self._units}.{e}" for e in ("cpp", "so"))
-        source.write_text("\n".join(parts))
-        include = [*adarray_native.INCLUDE_CUDA, f"-I{ROOT / 'tests' / 'support'}"]
-        if self.races:  # linked apart, without the sanitiser's library
-            flags = [f for f in FLAGS if f not in ("-O0", "-shared")]
-            noted = source.with_suffix(".o")
-            subprocess.run(
-                ["g++", *flags, *NOTING, *include, str(source), "-o", str(noted)], check=True
-            )
-            source = noted
-        subprocess.run(["g++", *FLAGS, *include, str(source), "-o", str(library)], check=True)
-        ffi = FFI()
-        ffi.cdef("".join(f"int {n}_run(uint64_t *, unsigned, unsigned, unsigned);" for n in names))
-        unit = ffi.dlopen(str(library))
-        self.units.append(unit)
+        ffi, unit = _compiled("\n".join(parts), tuple(names), self.races)
         table = {}
         for name, count in names.items():
             run = getattr(unit, f"{name}_run")

@@ -23,7 +23,7 @@ from adarray.compiler.ir.uses import Uses, domain, folded
 MEMBERS, STREAMS = 500, 24
 # Regions and pieces inside each other.
 DEPTH = 3
-# Regions that are written into one array one after the other, for threads of a GPU. Each looks at
+# Regions that are written into one array one after the other, for threads of a GPU. Each reads
 # the same element of that: it is one more choice, and not twice as many.
 CHAIN = 64
 # Times in a row that what is computed from others' neighbours is read at neighbouring places, by

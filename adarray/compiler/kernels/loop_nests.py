@@ -52,9 +52,11 @@ class LoopNests(Folds):
         if len(order) == 1:
             return order
         score = dict.fromkeys(order, 0)
+        gathers = any(isinstance(n.operation, GatherND) for n in self.order)
         for node in self.order:
             for ref in node.args:
-                if ref.at is None or node.classes is None or self._few_indices(node, ref):
+                few = gathers and self._few_indices(node, ref)
+                if ref.at is None or node.classes is None or few:
                     continue
                 for a, coef in ref.at.terms:
                     c = node.classes[a] if a < len(node.classes) else -1
@@ -68,15 +70,13 @@ class LoopNests(Folds):
         return [*(c for c in order if c != last), last]
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
-        """Whether a GPU reads what is little beside all that the node computes.
+        """Whether a kernel that gathers reads what is little beside all that the node computes.
 
         Indices of what is gathered are such, and operands that are broadcast along an axis where
         something is gathered.
         """
-        gathers = any(isinstance(n.operation, GatherND) for n in self.order)
         return (
             self.spread
-            and gathers
             and not (isinstance(node.operation, GatherND) and ref is node.args[0])
             and ref.memory is not None
             and 2 * ref.memory.value.size <= math.prod(node.shape)

@@ -533,8 +533,8 @@ class Planner:
                 and sum(isinstance(n.operation, Folded) for n in self.nodes[group.index].order)
                 > SUMS
             )
-            found = None if alone else self._part(group)
-            return None if found is None or (self.target.along and found.flattens) else found
+            sibling = None if alone else self._part(group)
+            return None if sibling is None or (self.target.along and sibling.flattens) else sibling
 
         groups = [g for g in self.fusion.groups if not g.dead]
         for family in find_siblings(groups, self._reads, part):

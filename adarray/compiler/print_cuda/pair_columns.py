@@ -13,7 +13,7 @@ from adarray.compiler.print_cuda.statements import CudaPrinter
 from adarray.compiler.print_cuda.totals import Totals
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import CTYPES, STORED
-from adarray.compiler.schedule.gpu.pair_columns import WARP, Named, PairColumns
+from adarray.compiler.schedule.gpu.pair_columns import WARP, NamedValue, PairColumns
 from adarray.compiler.schedule.gpu.schedules import ColumnFolds
 
 UNROLLED = 40  # statements of a pair, up to which several rows are begun at once
@@ -71,13 +71,13 @@ class PairColumnsPrinter:
         for s, x in zip(pairs.folds, sums, strict=True):
             totals.end_columns(s.target, x, threads, width)
 
-    def _struct(self, name: str, fields: tuple[Named, ...]) -> None:
+    def _struct(self, name: str, fields: tuple[NamedValue, ...]) -> None:
         """Declare what a row or a column has."""
         members = [f"{CTYPES[x.dtype]} v{k};" for k, x in enumerate(fields)] or ["int none;"]
         self.p.line(f"struct {name} {{ {' '.join(members)} }};")
 
     def _side(
-        self, var: str, index: str, lets: tuple[Let, ...], fields: tuple[Named, ...], to: str
+        self, var: str, index: str, lets: tuple[Let, ...], fields: tuple[NamedValue, ...], to: str
     ) -> TextScope:
         """Return what computes the values of a row or a column, and stores them."""
         p, scope, v = self.p, TextScope(), self.p.fresh("v")

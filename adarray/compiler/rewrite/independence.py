@@ -73,10 +73,26 @@ class Independence:
         if changed:
             self._order = self._sorted()
 
+    def waits(self, value: Value, other: Value) -> bool:
+        """Whether a value waits for another one, directly or not."""
+        goal, stack = self._node[self.position[other]], [self._node[self.position[value]]]
+        seen = set(stack)
+        while stack:
+            before = {self._node[k] for k in self._before[stack.pop()]} - seen
+            if goal in before:
+                return True
+            seen |= before
+            stack += before
+        return False
+
+    def postpone(self, value: Value, other: Value) -> None:
+        """Let a value wait for another one, which does not wait for it."""
+        self._before[self._node[self.position[value]]].add(self.position[other])
+
     def ordered(self) -> Program:
-        """Return the program with values that are computed at once next to each other."""
+        """Return the program with values after what they wait for, and those computed at once."""
         values = self.program.values
-        order = [v for node in self._order for v in self._members.get(node, (values[node],))]
+        order = [v for node in self._sorted() for v in self._members.get(node, (values[node],))]
         return Program(self.program.inputs, order, self.program.outputs)
 
     def _sorted(self) -> list[int]:

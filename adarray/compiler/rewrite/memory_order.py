@@ -86,8 +86,8 @@ def _in_order(b: Builder, v: Value, args: tuple[Value, ...], usual: Usual) -> Va
             if order is None:
                 return None
             axis = order.index(p.position)
-            taken = b.gather(_ordered(b, args[0], order), args[1:], (axis,), axis)
-            return _back(b, taken, order)
+            elements = b.gather(_ordered(b, args[0], order), args[1:], (axis,), axis)
+            return _back(b, elements, order)
         case ScatterND() as p if _takes(p.axes, p.position, args[2:]):
             order = _shared(v.shape, args[:2], usual)
             if order is None:
@@ -111,8 +111,8 @@ def _reduced(b: Builder, p: Reduce, x: Value, order: Order) -> Value:
     """Fold what lies in memory, and give its axes the order of the result."""
     axes = [order.index(a) for a in p.axes]
     folded = b.reduce(p.combine, _ordered(b, x, order), sorted(axes))
-    kept = [a for a in order if a not in p.axes]
-    return b.transpose(folded, [kept.index(a) for a in sorted(kept)])
+    unfolded = [a for a in order if a not in p.axes]
+    return b.transpose(folded, [unfolded.index(a) for a in sorted(unfolded)])
 
 
 # -- orders of axes ----------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class _Seams:
             case View() as p:
                 self._view(p, v, v.args[0])
             case Reduce() as p:
-                self._kept(v, v.args[0], p.axes)
+                self._reduced(v, v.args[0], p.axes)
             case PrefixScan() as p:
                 self._alike(v, v.args[0])
                 self._fix(v, _around(p.axis, v.ndim))
@@ -181,13 +181,13 @@ class _Seams:
         seen = {a for a, b in pairwise(order) if b == a + 1}
         self._fix(x, [k for k in range(x.ndim - 1) if k not in seen])
 
-    def _kept(self, v: Value, x: Value, axes: Shape) -> None:
+    def _reduced(self, v: Value, x: Value, axes: Shape) -> None:
         """Tie the seams of a fold: neighbouring axes are both folded, or both kept."""
-        kept = [k for k in range(x.ndim) if k not in axes]
+        unfolded = [k for k in range(x.ndim) if k not in axes]
         for k in range(x.ndim - 1):
             if (k in axes) != (k + 1 in axes):
                 self.fixed.add((x, k))
-        for k, (a, b) in enumerate(pairwise(kept)):
+        for k, (a, b) in enumerate(pairwise(unfolded)):
             if b == a + 1:
                 self._tie((v, k), (x, a))
             else:

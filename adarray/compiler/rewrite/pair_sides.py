@@ -5,7 +5,7 @@ much larger than the points. Folds over its rows and over its columns, as those 
 respect to ``x`` and ``y``, cannot run in one loop without going through sums in memory for each
 pair, and what is folded later, as a gradient is, would be stored pair by pair meanwhile. Pairs that
 are folded alone are computed from the points by each kernel instead. There are as many of these as
-there are sides and turns: a turn ends where points are computed of folds of pairs.
+there are sides and stages: a stage ends where points are computed of folds of pairs.
 
 All of them run alike: along the axis that is folded on the outside, and that of the results on the
 inside, where a thread has its own points and its sums in registers
@@ -39,21 +39,21 @@ SPREAD = 8  # times as many as what it is computed from, at least
 MANY, MOVED = 8, 40
 
 
-class Side(NamedTuple):
+class PairSide(NamedTuple):
     """What folds of one kernel have in common.
 
     Parameters
     ----------
     pairs : Value
         That stands for all pairs that are computed of each other.
-    turn : int
+    stage : int
         How many folds of pairs came one after the other before.
     axis : int
         The one of two long axes that is folded, 0 or 1.
     """
 
     pairs: Value
-    turn: int
+    stage: int
     axis: int
 
 
@@ -105,28 +105,28 @@ class _Pairs:
     def __init__(self, program: Program) -> None:
         self.known: dict[Value, Value] = {}
         self.met: dict[Value, Value] = {}
-        turns: dict[Value, int] = {}
+        stages: dict[Value, int] = {}
         for v in program.values:
-            turns[v] = max((turns[a] for a in v.args), default=0)
+            stages[v] = max((stages[a] for a in v.args), default=0)
             if isinstance(v.primitive, Reduce):
-                turns[v] += v.args[0] in self.known
+                stages[v] += v.args[0] in self.known
             elif self._is_pairs(v):
                 self._meet(v)
             elif isinstance(v.primitive, View) and v.args[0] in self.known and _shows_all(v):
                 self.known[v] = self.known[v.args[0]]
         self.folded = self.known.keys() - self._stored(program)
-        self.sides: dict[Value, Side] = {}
+        self.sides: dict[Value, PairSide] = {}
         for v in program.values:
             if isinstance(v.primitive, Reduce) and v.args[0] in self.folded:
                 a = self.known[v.args[0]]
-                self.sides[v] = Side(self._root(a), turns[a], min(_folded(v), key=_extent(a)))
+                self.sides[v] = PairSide(self._root(a), stages[a], min(_folded(v), key=_extent(a)))
         repeated = self._repeated()
         self.sides = {v: s for v, s in self.sides.items() if s.pairs not in repeated}
         self.folded = {v for v in self.folded if self._root(self.known[v]) not in repeated}
 
     def _repeated(self) -> set[Value]:
         """Return what stands for pairs that so many folds need that they are rather stored once."""
-        computed: dict[Side, set[Value]] = {}
+        computed: dict[PairSide, set[Value]] = {}
         for v, side in self.sides.items():
             own = computed.setdefault(side, set())
             stack = [self.known[v.args[0]]]
@@ -253,8 +253,8 @@ class _Sides:
         self.pairs = pairs
         self.b = Builder()
         self.new: dict[Value, Value] = {}
-        self.own: dict[tuple[Value, Side], Value] = {}
-        self.numbers: dict[Side, int] = {}
+        self.own: dict[tuple[Value, PairSide], Value] = {}
+        self.numbers: dict[PairSide, int] = {}
         self.apart: dict[Value, int] = {}
 
     def run(self, program: Program) -> Program:
@@ -274,7 +274,7 @@ class _Sides:
         changed.apart = self.apart
         return changed
 
-    def _fold(self, v: Value, side: Side) -> Value:
+    def _fold(self, v: Value, side: PairSide) -> Value:
         """Fold pairs of a side's own along their first axis; and the second one, if need be."""
         b = self.b
         assert isinstance(v.primitive, Reduce)
@@ -297,7 +297,7 @@ class _Sides:
         double = v.primitive == Map("add") and v.args[0] is v.args[1] and v.dtype.kind == "f"
         return double and v.args[0] in self.pairs.known
 
-    def _pairs_of(self, v: Value, side: Side, number: int) -> Value:
+    def _pairs_of(self, v: Value, side: PairSide, number: int) -> Value:
         """Return pairs with the axis that is folded before the other one."""
         known, own = self.pairs.known, self.own
         stack = [v]
@@ -318,7 +318,7 @@ class _Sides:
             self.apart[pairs] = number
         return own[v, side]
 
-    def _operand(self, a: Value, shape: Shape, side: Side) -> Value:
+    def _operand(self, a: Value, shape: Shape, side: PairSide) -> Value:
         """Return an operand of pairs: those of the side, a number, or points along either axis."""
         if a in self.pairs.known:
             return self.own[self.pairs.known[a], side]

@@ -135,7 +135,7 @@ class _Split:
 
     Attributes
     ----------
-    joined : list of Value
+    concatenated : list of Value
         The values, of the program before, that had to be put together again.
     """
 
@@ -144,7 +144,7 @@ class _Split:
         self.b = Builder()
         self.new: dict[Value, Value] = {}
         self.parts: dict[Value, Parts] = {}
-        self.joined: list[Value] = []
+        self.concatenated: list[Value] = []
         self.columns: dict[Value, Value] = {}
         # Of each value in parts, a seed that it comes from; of seeds, one met by the same value.
         self.seed_of: dict[Value, Value] = {}
@@ -161,7 +161,7 @@ class _Split:
             least[root] = min(least.get(root, v.size), v.size)
         roots = {
             self._root(self.seed_of[v])
-            for v in self.joined
+            for v in self.concatenated
             if v.size * SPREAD > least[self._root(self.seed_of[v])]
         }
         return {v for v in self.seeds if self._root(v) in roots}
@@ -203,7 +203,7 @@ class _Split:
         """Return a value in one piece."""
         if v not in self.new:
             axis, values = self.parts[v]
-            self.joined.append(v)
+            self.concatenated.append(v)
             self.new[v] = self.b.concatenate(values, axis)
         return self.new[v]
 

@@ -175,10 +175,10 @@ def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
         return None
     x, axis = b.value(args["a"]), args.integer("axis")
     shape = x.shape
-    if axis is None:
-        x, at = b.reshape(x, (x.size,)), 0
-    else:
-        at = normalize_axis_index(axis, x.ndim)
+    flat = axis is None or not shape  # a number may have an axis of its own
+    at = 0 if axis is None or flat else normalize_axis_index(axis, x.ndim)
+    if flat:
+        x = b.reshape(x, (x.size,))
     n = x.shape[at]
     best = fold(b, combine, x, at, None, True)
     if best is None:
@@ -189,8 +189,8 @@ def _position(b: Builder, call: ValueCall, combine: str) -> Translated:
     line = tuple(n if k == at else 1 for k in range(x.ndim))
     places = b.map("where", hit, b.iota(line, at), b.const(n, INT))
     keepdims = args.flag("keepdims")
-    r = b.reduce("minimum", places, (at,), keepdims and axis is not None)
-    return b.reshape(r, (1,) * len(shape)) if keepdims and axis is None else r
+    r = b.reduce("minimum", places, (at,), keepdims and not flat)
+    return b.reshape(r, (1,) * len(shape)) if keepdims and flat else r
 
 
 @function(np.argmax)

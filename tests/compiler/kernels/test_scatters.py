@@ -235,7 +235,7 @@ def test_indices_can_be_checked_before(form: ScatterForm, monkeypatch: pytest.Mo
 
 def test_sums_of_collected_pieces_have_numpys_order(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
-    v, at = rng.normal(size=(200, 3)).astype(np.float32), rng.integers(0, 4, 200)
+    v, at = rng.normal(size=(64, 3)).astype(np.float32), rng.integers(0, 4, 64)
 
     def f(v: Any, at: Any) -> Any:
         y = np.zeros((4, 3), np.float32)

@@ -10,7 +10,7 @@ from recorded import close, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
-from adarray.compiler.ir.primitives import Concatenate, Matmul, UpdateSlice
+from adarray.compiler.ir.primitives import Concatenate, Matmul, PythonCall, UpdateSlice
 from adarray.compiler.ir.program import Program
 from adarray.compiler.ir.target import CPU, GPU
 from adarray.compiler.ir.verify_program import verify_program
@@ -161,3 +161,47 @@ def test_values_are_in_order() -> None:
         return total * 2, np.concatenate([*p[:4], late])
 
     assert shared(f, RNG.normal(size=(6, 3, 4))) == [5]
+
+
+def test_parts_that_wait_for_each_other() -> None:
+    """Each longer one needs what is a part of the other: one of the two parts stays."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        one, two = np.concatenate(p[:2]), np.concatenate(p[2:4])
+        return np.concatenate([*p[:2], np.sin(two)[:3]]), np.concatenate([*p[2:4], np.cos(one)])
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [2, 3, 3]
+
+
+def test_parts_of_two_wholes_are_in_order() -> None:
+    """A whole that comes later needs the part of another one that comes later still."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        one, two = np.concatenate(p[:2]), np.concatenate(p[2:4])
+        return (
+            np.sin(one), np.concatenate([*p[:2], np.sin(two)[:3]]),
+            np.concatenate([*p[2:4], np.cos(p[0])]),
+        )  # fmt: skip
+
+    assert shared(f, RNG.normal(size=(6, 3, 4))) == [3, 3]
+
+
+def test_calls_stay_in_their_order() -> None:
+    """They may have effects: none goes before one that waits for a whole."""
+
+    def f(x: Any) -> Any:
+        p = parts(x)
+        first = np.sort(np.concatenate(p[:2]), axis=0)
+        second = np.linalg.eigvalsh(x[0] @ x[0].T)
+        return first, second, np.concatenate(p[:3])
+
+    r = recorded(f, RNG.normal(size=(6, 3, 4)))
+    calls = [
+        [v.primitive.function for v in p.values if isinstance(v.primitive, PythonCall)]
+        for p in (r.program, shared_parts(r.program))
+    ]
+    assert len(calls[0]) == 2
+    assert calls[0] == calls[1]
+    assert rows_of(shared_parts(r.program)) == [3]

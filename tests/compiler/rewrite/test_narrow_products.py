@@ -87,21 +87,21 @@ def layers(x: Any, w: Any, u: Any) -> Any:
 
 @emulated
 @pytest.mark.parametrize("shared", [4 << 10, 64 << 10])
-@pytest.mark.parametrize("f", [recurrent, gated, layers])
-@pytest.mark.parametrize("size", [3, 16])
-def test_values_and_gradients(
-    f: Any, size: int, shared: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_and_gradients(shared: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "LEAST_ROWS", 30)
-    arrays = [normal(4, 37, size), normal(size, size), normal(size, size)]
-    r = recorded(adarray.value_and_grad(f, argnums=(0, 1, 2)), *arrays)
-    program = optimise(r.program)
-    assert in_loops(narrow_products(program, GPU))
-    p = plan(program, target=GPU)
-    compiled = Compiled([p], tmp_path, replace(SMALL, shared_memory=shared))
-    runner = DevicePlanRunner(p, compiled)
-    for got, want in zip(runner(arrays), interpret(r.program, arrays), strict=True):
-        close(got, want, 1e-4)
+    cases = []
+    for f in recurrent, gated, layers:
+        for size in 3, 16:
+            arrays = [normal(4, 37, size), normal(size, size), normal(size, size)]
+            r = recorded(adarray.value_and_grad(f, argnums=(0, 1, 2)), *arrays)
+            program = optimise(r.program)
+            assert in_loops(narrow_products(program, GPU))
+            cases.append((r, arrays, plan(program, target=GPU)))
+    compiled = Compiled([p for *_, p in cases], tmp_path, replace(SMALL, shared_memory=shared))
+    for r, arrays, p in cases:
+        results = DevicePlanRunner(p, compiled)(arrays)
+        for got, want in zip(results, interpret(r.program, arrays), strict=True):
+            close(got, want, 1e-4)
 
 
 def test_a_recurrent_network_is_one_kernel_for_all_its_steps() -> None:

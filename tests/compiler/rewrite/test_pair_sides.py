@@ -68,7 +68,7 @@ def one_side(x: Any, y: Any) -> Any:
     )
 
 
-def turns(x: Any, y: Any) -> Any:
+def stages(x: Any, y: Any) -> Any:
     for _ in range(3):
         y = y + 0.1 * np.mean(x[:, None] * bells(x, y), axis=0)
     return y
@@ -76,7 +76,7 @@ def turns(x: Any, y: Any) -> Any:
 
 CASES = (
     columns, rows, all_pairs, normalised, weighted, weighted_before, transposed,
-    weighted_by_transposed, turns,
+    weighted_by_transposed, stages,
 )  # fmt: skip
 
 
@@ -130,10 +130,10 @@ def test_no_array_of_pairs_is_stored(f: Callable[..., Any]) -> None:
     assert max(b.size for b in buffers) < 70 * 90
 
 
-def test_each_side_and_turn_has_a_kernel() -> None:
+def test_each_side_and_stage_has_a_kernel() -> None:
     changed = checked(recorded(gradient(columns), *arrays()))
     assert set(changed.apart.values()) == {0, 1, 2}
-    assert len(set(checked(recorded(turns, *arrays())).apart.values())) == 3
+    assert len(set(checked(recorded(stages, *arrays())).apart.values())) == 3
 
 
 def test_pairs_that_are_results_are_computed_once() -> None:

@@ -118,9 +118,9 @@ def test_sums_of_products_are_one_product(others):
     args = [matrix(3, 8) for _ in range(5)] + [matrix(3, 9) for _ in range(5)]
     after = optimised(f, *args, *([matrix(8, 9)] * others))
     assert dots(after) == [((8, 15), (15, 9))]
-    joined = [v for v in after.values if isinstance(v.primitive, Concatenate)]
-    assert [v.shape for v in joined] == [(15, 8), (15, 9)]
-    assert all(isinstance(a.primitive, ProgramInput) for v in joined for a in v.args)
+    concatenated_values = [v for v in after.values if isinstance(v.primitive, Concatenate)]
+    assert [v.shape for v in concatenated_values] == [(15, 8), (15, 9)]
+    assert all(isinstance(a.primitive, ProgramInput) for v in concatenated_values for a in v.args)
 
 
 def test_sums_of_sums():
@@ -187,9 +187,9 @@ def test_a_recurrent_network():
     # All inputs at once, the states one by one forward and back, two sums for the gradients.
     assert len(dots(r.program)) == 1 + 8 + 7 + 2
     # Transposed factors lie next to each other as rows, the first state, all zeros, too.
-    joins = [v for v in r.program.values if isinstance(v.primitive, Concatenate)]
-    assert {v.primitive.axis for v in joins} == {0}
-    assert {v.shape for v in joins} == {(8 * 3, 6)}
+    concatenated_values = [v for v in r.program.values if isinstance(v.primitive, Concatenate)]
+    assert {v.primitive.axis for v in concatenated_values} == {0}
+    assert {v.shape for v in concatenated_values} == {(8 * 3, 6)}
 
 
 def test_a_factor_in_common() -> None:

@@ -32,16 +32,16 @@ def called(program: Program) -> list[Transform]:
 def changed(f: Any, *arrays: np.ndarray) -> Program:
     """Return the program of `f` with SciPy's transforms, after comparing what both compute."""
     program = recorded(f, *arrays).program
-    made = scipy_transforms(program, TARGET)
-    verify_program(made)
+    after = scipy_transforms(program, TARGET)
+    verify_program(after)
     for got, want in zip(
-        interpret(made, list(arrays)), interpret(program, list(arrays)), strict=True
+        interpret(after, list(arrays)), interpret(program, list(arrays)), strict=True
     ):
         assert np.asarray(got).dtype == np.asarray(want).dtype
         single = np.asarray(want).dtype.char in "fF"
         size = float(np.max(np.abs(want), initial=1.0))
         np.testing.assert_allclose(got, want, rtol=0, atol=(1e-5 if single else 1e-13) * size)
-    return made
+    return after
 
 
 @pytest.mark.parametrize("name", sorted(TRANSFORMS.values()))
@@ -56,8 +56,8 @@ def test_every_transform(name: str, dtype: str) -> None:
     assert [t.name for t in called(changed(lambda x: f(x), x))] == [name]
     other = {"axes": (0, 1)} if name.endswith(("2", "n")) else {"axis": 1, "n": 5}
     for norm in ("backward", "ortho", "forward"):
-        made = changed(lambda x, norm=norm: f(x, norm=norm, **other), x)
-        assert [t.name for t in called(made)] == [name]
+        after = changed(lambda x, norm=norm: f(x, norm=norm, **other), x)
+        assert [t.name for t in called(after)] == [name]
 
 
 def test_gradients() -> None:

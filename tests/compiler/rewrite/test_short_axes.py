@@ -70,10 +70,10 @@ def small_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def checked(r: Recorded, target: Target = GPU) -> Program:
     """Return the program with its short axes taken apart, after comparing what both compute."""
-    made = short_axes(r.program, target)
-    verify_program(made)
-    agrees(Recorded(made, r.arrays, r.leaves, r.calls, r.translate))
-    return made
+    parts = short_axes(r.program, target)
+    verify_program(parts)
+    agrees(Recorded(parts, r.arrays, r.leaves, r.calls, r.translate))
+    return parts
 
 
 def pairs(program: Program) -> list[tuple[int, ...]]:
@@ -97,9 +97,9 @@ def test_pairs_have_no_short_axis(name: str, gradient: bool, target: Target) -> 
 
 
 def test_results_are_put_together() -> None:
-    made = checked(recorded(adarray.grad(n_body), *CASES["n-body"][1]))
-    joined = [v for v in made.values if isinstance(v.primitive, Concatenate)]
-    assert [v.shape for v in joined] == [(40, 3)]
+    parts = checked(recorded(adarray.grad(n_body), *CASES["n-body"][1]))
+    concatenated = [v for v in parts.values if isinstance(v.primitive, Concatenate)]
+    assert [v.shape for v in concatenated] == [(40, 3)]
 
 
 def test_pairs_that_are_needed_whole_stay() -> None:
@@ -124,7 +124,7 @@ def test_tiles_are_for_gpus() -> None:
 def test_no_pair_is_computed_twice() -> None:
     """Square roots are computed once for all coordinates."""
     r = recorded(adarray.grad(n_body), *CASES["n-body"][1])
-    made = checked(r)
-    roots = [v for v in made.values if isinstance(v.primitive, Map) and v.primitive.name == "sqrt"]
+    parts = checked(r)
+    roots = [v for v in parts.values if isinstance(v.primitive, Map) and v.primitive.name == "sqrt"]
     assert len(roots) == 1
-    assert interpret(made, r.arrays)[0].shape == (40, 3)
+    assert interpret(parts, r.arrays)[0].shape == (40, 3)

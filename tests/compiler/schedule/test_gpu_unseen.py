@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -188,11 +189,12 @@ def arrays(name: str, small: bool) -> list[np.ndarray]:
     return [normal(*(s if isinstance(s, tuple) else (s,))) for s in shapes]
 
 
+@functools.cache
 def schedules(name: str, *shapes: tuple[int, ...]) -> list[Schedule]:
     """Return how the kernels of a value and its gradients run, for its shapes or others."""
-    made = [normal(*s) for s in shapes] or arrays(name, small=False)
-    f = adarray.value_and_grad(PROGRAMS[name][0], argnums=tuple(range(len(made))))
-    kernels = [s for s in plan(recorded(f, *made).program, target=GPU).steps
+    arguments = [normal(*s) for s in shapes] or arrays(name, small=False)
+    f = adarray.value_and_grad(PROGRAMS[name][0], argnums=tuple(range(len(arguments))))
+    kernels = [s for s in plan(recorded(f, *arguments).program, target=GPU).steps
                if isinstance(s, KernelStep)]  # fmt: skip
     return [schedule_of(s.kernel, dict(zip(s.kernel.ints, s.ints, strict=True)), GPU)
             for s in kernels]  # fmt: skip
@@ -216,9 +218,9 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(steps, "CHUNK", 4)
     cases = []
     for name, (f, *_) in PROGRAMS.items():
-        made = arrays(name, small=True)
-        g = adarray.value_and_grad(f, argnums=tuple(range(len(made))))
-        r = recorded(g, *made)
+        arguments = arrays(name, small=True)
+        g = adarray.value_and_grad(f, argnums=tuple(range(len(arguments))))
+        r = recorded(g, *arguments)
         cases.append((r, plan(r.program, target=SMALL)))
     compiled = Compiled([p for _, p in cases], tmp_path)
     for r, p in cases:

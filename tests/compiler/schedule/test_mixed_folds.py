@@ -90,11 +90,17 @@ BATCH = 12
 
 @emulated
 @pytest.mark.parametrize(
-    "batch", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 6))]
-)
-@pytest.mark.parametrize("limits", ["small", "usual"])
+    ("limits", "batch"),
+    [
+        ("small", 0), ("usual", 1), *(
+            pytest.param(limits, n, marks=pytest.mark.slow)
+            for n in range(6) for limits in ("small", "usual")
+            if (limits, n) not in (("small", 0), ("usual", 1))
+        ),
+    ],
+)  # fmt: skip
 def test_folds_are_those_of_numpy(
-    batch: int, limits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: str, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With small limits, these arrays pass those of schedules, and all loops grow that can."""
     if limits == "small":

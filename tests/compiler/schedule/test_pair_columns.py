@@ -19,15 +19,17 @@ from adarray.compiler.rewrite import pair_sides
 from adarray.compiler.schedule.gpu import choose
 from adarray.compiler.schedule.gpu.choose import schedule_of
 from adarray.compiler.schedule.gpu.launch import launch_of
-from adarray.compiler.schedule.gpu.pair_columns import Shape, pair_columns, shape_of
+from adarray.compiler.schedule.gpu.pair_columns import ColumnShape, column_shape, pair_columns
 from adarray.compiler.schedule.gpu.schedules import ColumnFolds, SheetRows
 
 RNG = np.random.default_rng(41)
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-SHAPES = (
-    Shape(1, 32, 1, 1), Shape(4, 32, 2, 1), Shape(2, 8, 1, 1), Shape(1, 16, 4, 1),
-    Shape(1, 8, 2, 2), Shape(2, 32, 1, 3), Shape(4, 16, 2, 2), Shape(1, 32, 4, 1),
-)  # fmt: skip
+SHAPES = [
+    ColumnShape(*sizes) for sizes in (
+        (1, 32, 1, 1), (4, 32, 2, 1), (2, 8, 1, 1), (1, 16, 4, 1),
+        (1, 8, 2, 2), (2, 32, 1, 3), (4, 16, 2, 2), (1, 32, 4, 1),
+    )
+]  # fmt: skip
 
 
 def folds(x: Any, y: Any, u: Any, v: Any) -> Any:
@@ -49,7 +51,7 @@ def steps(p: Plan) -> list[tuple[Any, dict[str, int]]]:
 @emulated
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_folds_all_rows(
-    shape: Shape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: ColumnShape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_sides, "PAIRS", 16)
     monkeypatch.setattr(pair_sides, "SPREAD", 1)
@@ -72,8 +74,8 @@ def test_shapes_follow_extents() -> None:
     (kernel, _) = next(s for s in steps(p) if pair_columns(s[0]) is not None)
     pairs = pair_columns(kernel)
     assert pairs is not None
-    many = shape_of(pairs, 10_000, 100_000, GPU)
-    few = shape_of(pairs, 1_000_000, 9, GPU)
+    many = column_shape(pairs, 10_000, 100_000, GPU)
+    few = column_shape(pairs, 1_000_000, 9, GPU)
     assert many is not None
     assert few is not None
     assert many.blocks * -(-100_000 // (many.width * many.threads)) >= GPU.sms  # all SMs take part

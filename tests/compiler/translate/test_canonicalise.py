@@ -76,6 +76,9 @@ FUNCTIONS = {
     "log-sum-exp": lambda x, v: np.logaddexp.reduce(x, axis=1).sum() + np.logaddexp(x, v),
     "running": lambda x, v: np.cumsum(x, axis=1) + np.cumprod(v) + np.maximum.accumulate(x),
     "positions": lambda x, v: np.argmax(x, axis=1) + np.argmin(v) + x.argmax(),
+    "positions of a number": lambda x, v: (
+        np.argmax(x[0, 0], axis=0), np.argmin(v.sum(), -1, keepdims=True),
+    ),
     "close": lambda x, v: np.isclose(x, v) | np.allclose(x, x) | np.array_equal(x, v),
     "reductions of ufuncs": lambda x, v: np.add.reduce(x, axis=1).sum() + np.multiply.reduce(v),
     "matrix products": lambda x, v: (x @ v, v @ x.T, x @ x.T, v @ v, np.dot(x, v), x.T.dot(x)),

@@ -36,8 +36,7 @@ from adarray.compiler.schedule.gpu.memory import (
     near_bytes,
     placed,
 )
-from adarray.compiler.schedule.gpu.pair_columns import FEWEST as FEWEST_ROWS
-from adarray.compiler.schedule.gpu.pair_columns import shape_of as column_shape
+from adarray.compiler.schedule.gpu.pair_columns import FEWEST_ROWS, column_shape
 from adarray.compiler.schedule.gpu.register_rows import shape_of
 from adarray.compiler.schedule.gpu.schedules import (
     ColumnFolds,

@@ -175,13 +175,13 @@ class KernelFacts:
         if self.parallel is None:
             return frozenset()
         lets = {s.name: s.value for s in statements(self.parallel.body) if isinstance(s, Let)}
-        found = self._apart(self.parallel.body, (), lets)
-        return frozenset(name for name, each in found.items() if each)
+        buffers = self._apart(self.parallel.body, (), lets)
+        return frozenset(name for name, each in buffers.items() if each)
 
     def _apart(
         self, body: tuple[Stmt, ...], loops: tuple[For, ...], lets: Mapping[str, Expr]
     ) -> dict[str, bool]:
-        found: dict[str, bool] = {}
+        buffers: dict[str, bool] = {}
         for s in body:
             below = {}
             if isinstance(s, Store):
@@ -191,8 +191,8 @@ class KernelFacts:
             elif isinstance(s, If):
                 below = self._apart((*s.body, *s.orelse), loops, lets)
             for name, each in below.items():
-                found[name] = each and found.get(name, True)
-        return found
+                buffers[name] = each and buffers.get(name, True)
+        return buffers
 
     def _is_apart(self, index: Expr, loops: tuple[For, ...], lets: Mapping[str, Expr]) -> bool:
         """Whether each iteration of loops within each other has an index of its own."""

@@ -92,7 +92,7 @@ def index_parts(kernel: Kernel) -> frozenset[Expr]:
     """Return the quotients that take the indices of loops out of the one that they became.
 
     They are of numbers that are not negative, by extents, which are positive wherever there is an
-    iteration: neither the sign nor a divisor of zero has to be looked at.
+    iteration: neither the sign nor a divisor of zero needs a test.
     """
     parts: set[Expr] = set()
     for loop in statements(kernel.body):
@@ -100,7 +100,7 @@ def index_parts(kernel: Kernel) -> frozenset[Expr]:
             continue
         several = isinstance(loop.stop, Apply) and loop.stop.name == "multiply"
         if loop.kind == "vector" and not several:
-            continue  # it was one loop ever since
+            continue  # no loops became it
         indices = {loop.var}
         quotients: dict[Expr, Expr] = {}
         for s in loop.body:

@@ -33,7 +33,7 @@ OTHERS = 28  # registers of a thread for what else there is
 RESIDENT = 32  # blocks on an SM
 MOST_STRIPS = 65535  # blocks along the second axis of a launch
 ROOM = 40 * 1024  # bytes of shared memory for the rows of a block
-FEWEST = 16  # rows
+FEWEST_ROWS = 16  # rows
 SPARE = 1.1  # registers that a thread takes, of what is counted
 # Cycles: from what is read to what is added; until a block of rows comes; before a block's rows;
 # after them for each sum, and each warp with a part of it.
@@ -45,7 +45,7 @@ MERGE, MERGED = 3500, 2400
 READ = 8  # cycles in which a warp reads 16 bytes of a row
 
 
-class Named(NamedTuple):
+class NamedValue(NamedTuple):
     """A value that depends on a row or on a column alone, and its dtype."""
 
     name: str
@@ -62,7 +62,7 @@ class PairColumns(NamedTuple):
     of_rows, of_columns, of_pairs : tuple of Let
         What is computed once for each row, column and pair.
     folds : tuple of Fold
-    rows, columns : tuple of Named
+    rows, columns : tuple of NamedValue
         What pairs are computed from.
     fused : dict
         The products that nothing but a sum reads, by name.
@@ -74,8 +74,8 @@ class PairColumns(NamedTuple):
     of_columns: tuple[Let, ...]
     of_pairs: tuple[Let, ...]
     folds: tuple[Fold, ...]
-    rows: tuple[Named, ...]
-    columns: tuple[Named, ...]
+    rows: tuple[NamedValue, ...]
+    columns: tuple[NamedValue, ...]
     fused: dict[str, Apply]
 
 
@@ -123,7 +123,7 @@ def _parts(kernel: Kernel, loop: For, lets: list[Let], across: For) -> PairColum
     dtypes = {s.name: s.value.dtype for s in named_values}
     dtypes |= {loop.var: "int64", across.var: "int64"}
     used = dict.fromkeys(e.name for v in values for e in walk(v) if isinstance(e, Var))
-    named = [Named(n, dtypes[n]) for n in used if n in dtypes]
+    named = [NamedValue(n, dtypes[n]) for n in used if n in dtypes]
     rows = tuple(x for x in named if classes[x.name] in (0, 1))
     columns = tuple(x for x in named if classes[x.name] == 2)
     return PairColumns(
@@ -166,7 +166,7 @@ def row_bytes(pairs: PairColumns) -> int:
     return -(-sum(max(4, SIZES[x.dtype]) for x in pairs.rows) // 16) * 16 or 16
 
 
-class Shape(NamedTuple):
+class ColumnShape(NamedTuple):
     """How a kernel is shared out.
 
     Parameters
@@ -196,7 +196,9 @@ class _Work(NamedTuple):
     sums: int
 
 
-def shape_of(pairs: PairColumns, rows: int, columns: int, target: GpuTarget) -> Shape | None:
+def column_shape(
+    pairs: PairColumns, rows: int, columns: int, target: GpuTarget
+) -> ColumnShape | None:
     """Return the shape by which a kernel should take least time; None if there is none."""
 
     def words(dtypes: Iterable[str]) -> int:
@@ -211,7 +213,7 @@ def shape_of(pairs: PairColumns, rows: int, columns: int, target: GpuTarget) -> 
     )  # fmt: skip
     steps = -(-rows // WARP)
     shapes = [
-        Shape(width, threads, warps, blocks)
+        ColumnShape(width, threads, warps, blocks)
         for width in WIDTHS
         for threads in THREADS
         for warps in WARPS
@@ -235,7 +237,7 @@ def _counts(most: int) -> list[int]:
 
 
 def _cycles(
-    s: Shape, work: _Work, bytes_: int, rows: int, columns: int, target: GpuTarget
+    s: ColumnShape, work: _Work, bytes_: int, rows: int, columns: int, target: GpuTarget
 ) -> float:
     """Return the cycles that a kernel should take, roughly."""
     registers = int(SPARE * (s.width * work.column + work.row + OTHERS) + 7) // 8 * 8
