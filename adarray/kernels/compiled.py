@@ -72,6 +72,8 @@ class CompiledKernels:
             if begun is not None:
                 begun[1].wait()
             run = self._built(kernel, at, counting, checkpoints, alone)
+            if len(self._ready) >= LAUNCHES:  # `_arranged` forgets, too
+                self._ready.clear()
             entry = self._ready[key] = (kernel, at, run)
         return entry[2]
 
@@ -114,6 +116,8 @@ class CompiledKernels:
                 self._built(kernel, at, counting, None, launch.alone)
 
         if key not in self._ready and key not in self._begun:
+            if len(self._begun) >= LAUNCHES:  # of which many were never run
+                self._begun.clear()
             self._begun[key] = kernel, Job(work)
 
     def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:
