@@ -121,6 +121,7 @@ def test_a_loop_of_writes_copies_once() -> None:
     assert len(addresses) == 2  # the input, and the one copy of it
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_values_are_dropped_after_their_last_use() -> None:
     alive: list[Any] = []
     most = 0
