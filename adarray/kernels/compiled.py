@@ -63,7 +63,7 @@ class CompiledKernels:
 
         `alone` says that it will run with one thread, for which a thread pool is not woken up.
         """
-        # Equal kernels have one text; a kernel that ran before is found without a look into it.
+        # Equal kernels have one text; a kernel that ran before is found without comparing texts.
         at = engine()
         key = (id(kernel), id(at), alone)
         entry = self._ready.get(key)
