@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 import time
 import warnings
@@ -159,7 +158,7 @@ class Cache:
     def forget(self, unit: Path) -> None:
         """Remove a unit that is damaged or cannot be loaded."""
         if _UNITS.fullmatch(unit.name):
-            owned.remove(self.folder, lambda name, _: name == unit.name)
+            owned.remove(self.folder, lambda entry: entry.name == unit.name)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -218,11 +217,11 @@ class Cache:
 
     def kernels(self) -> int:
         """Return the number of kernels."""
-        return len(owned.files(self.folder, _is(_LINKS)))
+        return len(owned.names(self.folder, _is(_LINKS)))
 
     def failed(self) -> int:
         """Return the number of sources that did not compile."""
-        return sum(name.endswith(".c") for name in owned.files(self.folder, _is(_REST)))
+        return sum(name.endswith(".c") for name in owned.names(self.folder, _is(_REST)))
 
     def trim(self) -> None:
         """Remove units until the rest is within the limit, links to nothing, and dead work."""
@@ -239,7 +238,7 @@ class Cache:
             is_link = _is(_LINKS)
             owned.remove(
                 self.folder,
-                lambda name, told: is_link(name, told) and not (self.folder / name).exists(),
+                lambda entry: is_link(entry) and not (self.folder / entry.name).exists(),
             )
         self._remove_works(time.time() - STALE)
 
@@ -253,13 +252,14 @@ class Cache:
     def _remove_works(self, before: float, dead: bool = False) -> None:
         """Remove work that is older, and that of processes that are gone, if asked for."""
 
-        def which(name: str, told: os.stat_result) -> bool:
-            match = _WORKS.fullmatch(name)
-            if match is None or not stat.S_ISDIR(told.st_mode):
+        def which(entry: os.DirEntry[str]) -> bool:
+            match = _WORKS.fullmatch(entry.name)
+            if match is None or not owned.is_folder(entry):
                 return False
-            return told.st_mtime < before or (dead and not _alive(int(match[1])))
+            began = entry.stat(follow_symlinks=False).st_mtime
+            return began < before or (dead and not _alive(int(match[1])))
 
-        for name in owned.files(self.folder, which):
+        for name in owned.names(self.folder, which):
             self._remove_work(name)
 
     def _remove_work(self, name: str) -> None:
@@ -287,7 +287,7 @@ if hasattr(os, "register_at_fork"):
 
 def _is(names: re.Pattern[str]) -> owned.Which:
     """Return what accepts files and links of these names."""
-    return lambda name, told: bool(names.fullmatch(name)) and not stat.S_ISDIR(told.st_mode)
+    return lambda entry: bool(names.fullmatch(entry.name)) and not owned.is_folder(entry)
 
 
 def _read(path: Path) -> bytes:

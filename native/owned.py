@@ -32,7 +32,9 @@ _FOLDER = (
 _AGAIN = 20  # times that a folder is claimed which others remove
 _FILE = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
-Which = Callable[[str, os.stat_result], bool]
+# Says of an entry of a folder whether it is meant; entries know without a call of the system
+# whether they are folders.
+Which = Callable[["os.DirEntry[str]"], bool]
 
 
 def wrong_with(folder: Path, follow: bool = False) -> str:
@@ -144,20 +146,30 @@ def _text(descriptor: int) -> bytes:
         return file.read(len(TEXT) + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
+def names(folder: Path, which: Which) -> list[str]:
+    """Return the names of those of a folder's entries that `which` accepts, if it is ours."""
+    with opened(folder) as descriptor:
+        return [] if descriptor is None else _names(descriptor, which)
+
+
 def files(folder: Path, which: Which) -> dict[str, os.stat_result]:
     """Return those of a folder's entries that `which` accepts, if the folder is ours."""
-    with opened(folder) as descriptor:
-        return {} if descriptor is None else _files(descriptor, which)
-
-
-def _files(descriptor: int, which: Which) -> dict[str, os.stat_result]:
     files = {}
-    for name in os.listdir(descriptor):
-        with contextlib.suppress(OSError):  # another process may have removed it
-            told = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            if which(name, told):
-                files[name] = told
+    with opened(folder) as descriptor:
+        for name in [] if descriptor is None else _names(descriptor, which):
+            with contextlib.suppress(OSError):  # another process may have removed it
+                files[name] = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     return files
+
+
+def _names(descriptor: int, which: Which) -> list[str]:
+    names = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if which(entry):
+                    names.append(entry.name)
+    return names
 
 
 def remove(folder: Path, which: Which) -> None:
@@ -168,10 +180,14 @@ def remove(folder: Path, which: Which) -> None:
 
 
 def _remove(descriptor: int, which: Which) -> None:
-    for name, told in _files(descriptor, which).items():
-        if not stat.S_ISDIR(told.st_mode):
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=descriptor)
+    for name in _names(descriptor, lambda entry: which(entry) and not is_folder(entry)):
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=descriptor)
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder, and no link to one."""
+    return entry.is_dir(follow_symlinks=False)
 
 
 def remove_folder(folder: Path, name: str, which: Which) -> None:

@@ -172,6 +172,12 @@ def _unchecked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let `info` count no kernels of the user: they may be many."""
+    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
 def _young_heap() -> Generator[None, None, None]:
     """Let `gc.collect` visit new objects only: what pytest has collected is a million of them."""
     gc.freeze()

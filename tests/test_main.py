@@ -52,12 +52,6 @@ class FakeBackend:
         return {"status": "available", "colour": "green"}
 
 
-@pytest.fixture
-def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let `info` count no kernels of the user: they may be many."""
-    monkeypatch.setenv("ADARRAY_CACHE_DIR", str(tmp_path))
-
-
 def install(monkeypatch: pytest.MonkeyPatch, result: FakeBackend) -> None:
     monkeypatch.setitem(backend._loaded, "fake", result)
     names = [*adarray.backends(), "fake"]

@@ -161,6 +161,7 @@ def test_a_value_that_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
         adarray.use("odd")
 
 
+@pytest.mark.usefixtures("_no_cache")
 def test_info_tells_of_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +179,7 @@ def test_info_tells_of_all(
     assert main(["cache"]) == 0
 
 
+@pytest.mark.usefixtures("_no_cache")
 @pytest.mark.parametrize(
     "text", ["[adarray.backends\nodd = a:b", "[adarray.backends]\nno sign of equality\n", "\0\xff"]
 )

@@ -211,8 +211,36 @@ def _is_seen(name: str, module: Any) -> bool:
     return known is module and space is not None and space.get("__spec__") is spec
 
 
+def _references(spaces: list[dict[str, Any]], k: int) -> int:
+    return sys.getrefcount(spaces[k])
+
+
+_EMPTY = types.ModuleType("empty")
+_FEWEST = _references([vars(_EMPTY)], 0)  # of the globals of a module without functions
+
+
+def _names_lead_to_all(spaces: list[dict[str, Any]], k: int) -> bool:
+    """Whether `rebind_names` has found all functions with the globals number `k`, of a module.
+
+    Each function holds a reference to its globals, so their count tells whether there are others.
+    """
+    references = _references(spaces, k) - _FEWEST
+    space = spaces[k]
+    name = space.get("__name__")
+    if not isinstance(name, str) or _namespace(sys.modules.get(name)) is not space:
+        return False
+    named = {
+        id(f) for v in tuple(space.values()) for f in functions_of(v, name)
+        if f.__globals__ is space
+    }  # fmt: skip
+    watched = sum(s is space for s, _, _ in _watched.get(package_of(name), ()))
+    return references <= len(named) + watched
+
+
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     """Redirect the calls of all functions with these globals, wherever they are stored."""
+    if all(_names_lead_to_all(spaces, k) for k in range(len(spaces))):
+        return  # the heap of a large process takes a second
     names = {id(space): names_for(space) for space in spaces}
     # The collector looks for what refers to one dict in a fifth of the time that Python takes to
     # look at every object, and for that of many dicts in more.

@@ -171,15 +171,15 @@ def both(a: Expr, b: Expr) -> Expr:
     return a if isinstance(b, Const) and b.value else Apply("bool", "logical_and", (a, b))
 
 
-def unless_idle(cotangent: Expr, share: Expr) -> Expr:
-    """Return what an adjoint passes on: 0 for nan where the cotangent it is a share of is 0."""
+def strong_zero(cotangent: Expr, share: Expr) -> Expr:
+    """Return what an operand gets of a cotangent: 0 for nan where the cotangent is 0."""
     zero = const(0, cotangent.dtype)
     nan = compare("not_equal", share, share)
     return where(both(nan, compare("equal", cotangent, zero)), zero, share)
 
 
 def cotangent_of(e: Expr) -> Expr | None:
-    """Return the cotangent of a share by `unless_idle`; None for other expressions."""
+    """Return the cotangent of a share by `strong_zero`; None for other expressions."""
     match e:
         case Apply(
             name="where",
@@ -188,7 +188,7 @@ def cotangent_of(e: Expr) -> Expr | None:
                 _,
                 share,
             ),
-        ) if e == unless_idle(cotangent, share):
+        ) if e == strong_zero(cotangent, share):
             return cotangent
         case _:
             return None

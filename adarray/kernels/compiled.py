@@ -63,7 +63,7 @@ class CompiledKernels:
 
         `alone` says that it will run with one thread, for which a thread pool is not woken up.
         """
-        # Equal kernels have one text; a kernel that ran before is found without a look into it.
+        # Equal kernels have one text; a kernel that ran before is found without comparing texts.
         at = engine()
         key = (id(kernel), id(at), alone)
         entry = self._ready.get(key)
@@ -72,6 +72,8 @@ class CompiledKernels:
             if begun is not None:
                 begun[1].wait()
             run = self._built(kernel, at, counting, checkpoints, alone)
+            if len(self._ready) >= LAUNCHES:  # `_arranged` forgets, too
+                self._ready.clear()
             entry = self._ready[key] = (kernel, at, run)
         return entry[2]
 
@@ -114,6 +116,8 @@ class CompiledKernels:
                 self._built(kernel, at, counting, None, launch.alone)
 
         if key not in self._ready and key not in self._begun:
+            if len(self._begun) >= LAUNCHES:  # of which many were never run
+                self._begun.clear()
             self._begun[key] = kernel, Job(work)
 
     def arranged(self, kernel: ThreadKernel, launch: Launch) -> ThreadKernel:

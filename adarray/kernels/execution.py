@@ -17,13 +17,13 @@ from adarray.device.array import host_of
 from adarray.errors import DTypeError, KernelError
 from adarray.kernels import checking, facts, figures, ownership, restoring, ssa
 from adarray.kernels.adjoint import AdjointKernel, adjoint
-from adarray.kernels.care import Care
 from adarray.kernels.compiled import LAUNCHES, CompiledKernels, T
 from adarray.kernels.dependence import KnownIndices
 from adarray.kernels.forward import EVERY
 from adarray.kernels.functions import UNBOUNDED
 from adarray.kernels.geometry import Launch
 from adarray.kernels.launch import TapeError, compiled, engine, zeros
+from adarray.kernels.strong_zeros import StrongZeros
 from adarray.kernels.tangent import TangentKernel, doubled, tangent
 from adarray.kernels.types import FLOATS
 
@@ -45,7 +45,7 @@ class Execution(CompiledKernels):
         Whether each run of the kernel itself is preceded by one that checks all accesses.
     skips : frozenset of str
         See `adarray.kernels.ssa.SsaProgram`. If there are any, gradients that have nan, and all
-        on a device, are computed with those of `UNBOUNDED`; see `adarray.kernels.care`.
+        on a device, are computed with those of `UNBOUNDED`; see `adarray.kernels.strong_zeros`.
     free_sums : bool
         Whether the kernel's own sums may be added up in any order, as those of derivatives are.
     wanted_limit : int, optional
@@ -66,7 +66,7 @@ class Execution(CompiledKernels):
         self.memory_limit = memory_limit
         self.wanted_limit = wanted_limit
         self._long: set[Any] = set()  # launches whose gradients get checkpoints at once
-        self._care = Care(self._careful)
+        self._strong_zeros = StrongZeros(self._with_all)
         self.program = ssa.program(kernel, skips)
         self.dtypes = {b.name: b.dtype for b in kernel.buffers} | dict(kernel.scalars)
         self.buffers = tuple(b.name for b in kernel.buffers)
@@ -81,8 +81,8 @@ class Execution(CompiledKernels):
     def foresee(self, launch: Launch, inputs: frozenset[str]) -> None:
         """Begin to compile the kernel and its adjoint, which are run one after the other.
 
-        Who needs one waits for it. Only the adjoints of `of_one_thread` are known before the
-        kernel has run.
+        The first run of each waits for it. Only the adjoints of `of_one_thread` are known before
+        the kernel has run.
         """
         if self.restores(launch):
             self.begin(self.kernel, launch)
@@ -342,18 +342,18 @@ class Execution(CompiledKernels):
         def computed(by: Execution) -> dict[str, Any]:
             return by._gradients(launch, values, cotangents, inputs, results)
 
-        return self._with_care((launch, inputs), computed)
+        return self._derivatives((launch, inputs), computed)
 
-    def _with_care(
+    def _derivatives(
         self, key: Any, compute: Callable[[Execution], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Return derivatives: those of `UNBOUNDED` get care, if those of any function do."""
+        """Return derivatives: with strong zeros of `UNBOUNDED`, if any function has them."""
         if not self.program.skips or self.program.skips >= UNBOUNDED:
             return compute(self)
-        return self._care.gradients(key, self, compute, engine().language == "C")
+        return self._strong_zeros.gradients(key, self, compute, engine().language == "C")
 
-    def _careful(self) -> Execution:
-        """Return the same of the kernel, with care for all functions."""
+    def _with_all(self) -> Execution:
+        """Return the same of the kernel, with strong zeros of all functions."""
         return Execution(
             self.kernel, self.memory_limit, self.check, UNBOUNDED, self.free_sums,
             self.wanted_limit,
@@ -519,7 +519,7 @@ class Execution(CompiledKernels):
                 launch, values, cotangents, inputs, directions, cotangent_directions
             )
 
-        return self._with_care((launch, inputs, frozenset(directions)), computed)
+        return self._derivatives((launch, inputs, frozenset(directions)), computed)
 
     def _gradient_tangents(
         self,

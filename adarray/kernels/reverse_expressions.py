@@ -124,14 +124,14 @@ class ReverseExpressions:
             return
         if e.name == "multiply" and e.args[0] == e.args[1]:
             twice = build.multiply(build.const(2, e.dtype), self.read(e.args[0], out))
-            self.push(e.args[0], self._unless_idle(e, g, build.multiply(g, twice), out), out)
+            self.push(e.args[0], self._strong_zero(e, g, build.multiply(g, twice), out), out)
             return
         partials = PARTIALS[e.name](e.args, result if result is not None else e)
         for a, p in zip(e.args, partials, strict=True):
             if p is not None and dependent(a, self.active.values) and not build.is_zero(p):
                 share = build.multiply(g, self.read(p, out))
                 if not _is_finite(p):
-                    share = self._unless_idle(e, g, share, out)
+                    share = self._strong_zero(e, g, share, out)
                 self.push(a, share, out)
 
     def _compared(self, e: Apply, g: Expr, out: list[Any]) -> Expr:
@@ -139,7 +139,7 @@ class ReverseExpressions:
         compares = e.name in self.program.skips
         return self.named(g, out) if compares and not build.is_simple(g) else g
 
-    def _unless_idle(self, e: Apply, g: Expr, share: Expr, out: list[Any]) -> Expr:
+    def _strong_zero(self, e: Apply, g: Expr, share: Expr, out: list[Any]) -> Expr:
         """Return the derivative by an operand: 0 for nan where that of the result, `g`, is 0.
 
         Only for nan: where `g` is 0 by chance, its own tangent counts.
@@ -150,7 +150,7 @@ class ReverseExpressions:
             return share
         if not build.is_simple(share):
             share = self.named(share, out)
-        return build.unless_idle(g, share)
+        return build.strong_zero(g, share)
 
     def _divide(self, e: Apply, g: Expr, out: list[Any], result: Expr | None) -> None:
         """Add the derivatives of a quotient, with at most one more division for both."""
@@ -161,14 +161,14 @@ class ReverseExpressions:
             scaled = build.multiply(build.multiply(g, quotient), quotient)
             inverse = build.const(1 / top.value, g.dtype)
             share = build.negative(build.multiply(scaled, inverse))
-            self.push(bottom, self._unless_idle(e, g, share, out), out)
+            self.push(bottom, self._strong_zero(e, g, share, out), out)
             return
-        share = self._unless_idle(e, g, self._over(g, bottom, out), out)
+        share = self._strong_zero(e, g, self._over(g, bottom, out), out)
         if dependent(bottom, self.active.values):
             share = self.named(share, out)
             quotient = self.read(result if result is not None else e, out)
             by_bottom = build.negative(build.multiply(share, quotient))
-            self.push(bottom, self._unless_idle(e, g, by_bottom, out), out)
+            self.push(bottom, self._strong_zero(e, g, by_bottom, out), out)
         self.push(top, share, out)
 
     def _over(self, g: Expr, bottom: Expr, out: list[Any]) -> Expr:

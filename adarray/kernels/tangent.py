@@ -118,7 +118,7 @@ class TangentTransform:
             return Apply(e.dtype, "cast", args), build.cast(pairs[0][1], e.dtype)
         if e.name == "where":
             (c, _), (a, da), (b, db) = pairs
-            changed = self._unless_idle(e, db, out)
+            changed = self._strong_zero(e, db, out)
             return Apply(e.dtype, "where", (c, a, b)), build.where(c, da, changed)
         value: Expr = Apply(e.dtype, e.name, args)
         if e.name in NAMED:
@@ -133,7 +133,7 @@ class TangentTransform:
             total = self.named(total, out)
         return value, total
 
-    def _unless_idle(self, e: Apply, tangent: Expr, out: list[Stmt]) -> Expr:
+    def _strong_zero(self, e: Apply, tangent: Expr, out: list[Stmt]) -> Expr:
         """Return the tangent of the number that `where` chooses last.
 
         Where that is a share of a cotangent of 0 that does not change either, it is 0 for nan: a
@@ -143,7 +143,7 @@ class TangentTransform:
         if cotangent is None:
             return tangent
         tangent = self.named(tangent, out)
-        idle = build.unless_idle(cotangent, tangent)
+        idle = build.strong_zero(cotangent, tangent)
         changes = self.expr(cotangent, out)[1]
         zero = build.const(0, changes.dtype)
         return build.where(build.compare("equal", changes, zero), idle, tangent)

@@ -381,7 +381,7 @@ def _done(running: list[_Running]) -> list[_Running]:
 def wait_for(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
     """Wait until one of some processes may have ended, at most so long.
 
-    `subprocess` asks again and again, and is late by up to 50 ms; Linux tells at once.
+    `subprocess` polls, and is late by up to 50 ms; a descriptor of a process is not.
     """
     with contextlib.suppress(AttributeError, OSError), contextlib.ExitStack() as stack:
         ends = select.poll()

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,12 +87,12 @@ def trim(limit: int) -> None:
             break
         old.add(name)
         total -= size
-    owned.remove(place, lambda name, _: name in old)
+    owned.remove(place, lambda entry: entry.name in old)
 
 
-def _ours(name: str, told: os.stat_result) -> bool:
-    named = _NAMES.fullmatch(name) or _ON_ITS_WAY.fullmatch(name)
-    return bool(named) and stat.S_ISREG(told.st_mode)
+def _ours(entry: os.DirEntry[str]) -> bool:
+    named = _NAMES.fullmatch(entry.name) or _ON_ITS_WAY.fullmatch(entry.name)
+    return bool(named) and entry.is_file(follow_symlinks=False)
 
 
 def _files(place: Path) -> dict[str, os.stat_result]:
@@ -119,7 +118,7 @@ def report() -> Iterator[str]:
 
 def clear() -> Iterator[str]:
     """Remove all of it; yield a line that says so."""
-    kernels = sum(name.endswith(KERNEL) for name in _files(_usual()))
+    kernels = sum(name.endswith(KERNEL) for name in owned.names(_usual(), _ours))
     owned.remove(_usual(), _ours)
     owned.give_up(_usual())
     owned.give_up(_usual().parent)

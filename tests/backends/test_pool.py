@@ -188,6 +188,7 @@ CALLS = {
 }
 
 
+@pytest.mark.usefixtures("_young_heap")
 @pytest.mark.parametrize("name", CALLS)
 def test_memory_goes_with_a_jitted_function(name: str) -> None:
     """Without the collector: what a compiled function keeps ends with the last name for it."""

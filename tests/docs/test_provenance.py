@@ -110,6 +110,8 @@ def sections(path: Path) -> str:
     text = path.read_text()
     if path.suffix != ".py":
         return text[: text.index("*/")].partition(" * References:\n")[2]
+    if "References\n" not in text:  # most files need not be parsed
+        return ""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docs = [ast.get_docstring(n) or "" for n in ast.walk(ast.parse(text)) if isinstance(n, kinds)]
     references = [d.partition("References\n----------\n")[2] for d in docs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextvars
+import gc
 import importlib
 import inspect
 import math
@@ -19,6 +20,7 @@ import pytest
 
 import adarray
 from adarray.base.scope import SCOPE
+from adarray.intercepting import rebinding
 from adarray.intercepting.standins import FunctionStandIn, ModuleStandIn
 
 
@@ -437,6 +439,61 @@ def test_lazy_and_strange_modules_are_left_alone(client) -> None:
             assert adarray.grad(module.filled)(0.3) == pytest.approx(3 * math.cos(0.3))
     finally:
         del sys.modules["client_angry"], sys.modules["client_none"]
+
+
+class Collector:
+    """The module `gc`, which counts how often the whole heap was listed."""
+
+    def __init__(self) -> None:
+        self.listings = 0
+
+    def get_objects(self) -> list[Any]:
+        self.listings += 1
+        return gc.get_objects()
+
+
+def test_the_heap_is_listed_for_functions_that_no_name_leads_to(client, monkeypatch) -> None:
+    collector = Collector()
+    with adarray.intercept():
+        pass
+    monkeypatch.setattr(rebinding, "gc", collector)
+    named = client(
+        "client_named",
+        """
+import dataclasses
+import functools
+def f(x):
+    return float(x) * 2.0
+class Pair:
+    def g(self, x):
+        return float(x) * 3.0
+    @property
+    def h(self):
+        return self.g
+@functools.lru_cache
+def cached(n):
+    return n
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 0.0
+def assigns(x):
+    global last
+    last = x
+""",
+    )
+    with adarray.intercept():
+        assert adarray.grad(lambda x: named.f(x) + named.Pair().h(x))(1.5) == 5.0
+    assert collector.listings == 0
+    table: list[Any] = []
+    monkeypatch.setattr(math, "_table", table, raising=False)  # no name of a client's
+    client(
+        "client_tabled",
+        "import math\ndef f(x):\n    return float(x) * 7.0\nmath._table.append(f)\ndel f\n",
+    )
+    with adarray.intercept():
+        assert collector.listings == 1
+        assert adarray.grad(lambda x: table[0](x))(1.5) == 7.0
 
 
 def test_entering_is_cheap(client) -> None:

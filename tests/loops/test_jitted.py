@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import adarray
+from adarray.kernels import compiled
 from adarray.kernels.execution import Execution
 from adarray.loops import policy
 
@@ -509,3 +510,30 @@ def test_kernel_and_adjoint_are_compiled_beside_each_other(
         builders.clear()
         adarray.jit(lambda x: f(x * 2.0))(X)  # no derivative: no adjoint
     assert len(builders) <= 1
+
+
+def test_kernels_of_many_sizes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    executions: set[Execution] = set()
+    built = Execution._built
+
+    def noted(self: Execution, *args: Any) -> Any:
+        executions.add(self)
+        return built(self, *args)
+
+    monkeypatch.setattr(Execution, "_built", noted)
+    monkeypatch.setattr(compiled, "LAUNCHES", 4)
+
+    def f(x):
+        c = np.zeros((len(x), len(x)))
+        for i in range(len(x)):
+            for j in range(len(x)):
+                c[i, j] += x[i] * x[j]
+        return np.sum(c * c)
+
+    with adarray.use("serial"):
+        jf = adarray.jit(adarray.grad(f))
+        for n in range(8, 13):
+            x = np.linspace(0.0, 1.0, n)
+            close(jf(x), 4.0 * x * np.sum(x * x))
+    assert executions
+    assert all(max(len(e._ready), len(e._begun), len(e._arranged)) <= 4 for e in executions)

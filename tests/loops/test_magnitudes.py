@@ -69,6 +69,39 @@ def test_values(f: Any, dtype: str) -> None:
             assert ": captured, " in str(jf.explain(z, limits))
 
 
+def of_the_iteration_before(x: Any) -> Any:
+    z, size, s = 1 + 1j, 5.0, 0.0
+    for i in range(len(x)):
+        if size < 1.3:
+            s += x[i] * i
+        size = abs(z)
+        z = z * 0.5 + 1j * x[i]
+    return s
+
+
+def of_what_has_changed_since(x: Any) -> Any:
+    z, s = 1 + 1j, 0.0
+    for i in range(len(x)):
+        size = abs(z)
+        if x[i] > 0.0:
+            z = z * 0.5
+        z = z + 0.25j * x[i]
+        if size < 1.3:
+            s += x[i] * i
+    return s
+
+
+@pytest.mark.parametrize("f", [of_the_iteration_before, of_what_has_changed_since])
+def test_numbers_that_change(f: Any) -> None:
+    """The body is read several times, and names mean something else each time."""
+    x = np.linspace(-1.5, 1.7, 9)
+    with adarray.use("serial"):
+        jf = adarray.jit(f)
+        for _ in range(3):
+            np.testing.assert_allclose(jf(x), f(x), 1e-13)
+        assert ": captured, " in str(jf.explain(x))
+
+
 def test_gradients() -> None:
     """What is compared has a derivative where it is used, too."""
 

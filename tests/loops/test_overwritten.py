@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import adarray
-from adarray.kernels.care import Care
+from adarray.kernels.strong_zeros import StrongZeros
 from adarray.loops import capture, policy
 from adarray.loops.memory import Operations
 
@@ -147,7 +147,7 @@ def test_gradients_are_those_of_python(f: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("f", [missing_data, missing_squares, element_overwritten],
                          ids=lambda f: f.__name__)  # fmt: skip
 def test_text_for_gpus(f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at gradients there, and cotangents are compared with 0 at once."""
+    """Gradients are not read there, and cotangents are compared with 0 at once."""
     monkeypatch.setattr(capture, "_computing", lambda: (1, True))
     monkeypatch.setattr(policy, "_ON_DEVICE", ((1, 1 << 30),))
     monkeypatch.setattr(capture, "_operations", Operations())
@@ -189,18 +189,18 @@ def test_nan_that_python_has_stays() -> None:
 
 
 def test_gradients_of_finite_numbers_are_computed_once() -> None:
-    """And those that had nan are computed with care at once from then on."""
+    """And those that had nan are computed with strong zeros at once from then on."""
     calls: list[str] = []
 
     def compute(by: str) -> dict[str, Any]:
         calls.append(by)
         return {"x": np.array([1.0, np.nan if by == "usual" and key == "b" else 2.0])}
 
-    care = Care(lambda: "careful")
+    zeros = StrongZeros(lambda: "strong")
     for key in ("a", "a", "b", "b"):
-        care.gradients(key, "usual", compute, True)
-    assert calls == ["usual", "usual", "usual", "careful", "careful"]
+        zeros.gradients(key, "usual", compute, True)
+    assert calls == ["usual", "usual", "usual", "strong", "strong"]
     calls.clear()
     key = "a"
-    care.gradients(key, "usual", compute, False)
-    assert calls == ["careful"]
+    zeros.gradients(key, "usual", compute, False)
+    assert calls == ["strong"]

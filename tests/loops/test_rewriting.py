@@ -601,6 +601,7 @@ def test_errors_that_are_caught():
         adarray.grad(f)(2.0)
 
 
+@pytest.mark.usefixtures("_young_heap")
 def test_memory():
     """Code that is not used any more is let go with what was derived of it."""
 

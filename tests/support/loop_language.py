@@ -496,6 +496,14 @@ def escape_time(z, w):
 
 
 @complex_
+def numbers_of_numpy(z, w):
+    a, b, s = np.complex64(0.5 - 1j), np.complex128(2j), 0.0
+    for i in range(len(z)):
+        s += (a * z[i] + b * w[i] * a.imag).real
+    return s
+
+
+@complex_
 def listed(z, w):
     out = []
     for i in range(len(z)):

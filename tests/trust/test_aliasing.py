@@ -209,8 +209,14 @@ def test_comparisons_of_other_objects(f: Any) -> None:
     assert np.all(np.isfinite(adarray.grad(f)(W)))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("count", [1, 150])
+# Of the backends that compile, the second shows what the first does.
+REPEATED = [pytest.param(b, 150, marks=pytest.mark.slow) for b in BACKENDS[2:]]
+
+
+@pytest.mark.parametrize(
+    ("backend", "count"),
+    [*((b, 1) for b in BACKENDS), *((b, 150) for b in BACKENDS[:2]), *REPEATED],
+)
 def test_captured_arrays_become_one(backend: str, count: int) -> None:
     """What was compiled for two arrays was run for one that both names led to."""
 

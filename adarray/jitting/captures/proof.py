@@ -50,7 +50,7 @@ _STATEFUL = frozenset({
 # What reads a field of a named tuple, whose elements the walk has read.
 _FIELD = type(vars(namedtuple("_Named", "field"))["field"])
 _CLASSES = (np.generic, np.dtype, np.errstate, np.finfo, np.iinfo, np.ndindex, np.ndenumerate)
-# What makes arrays and indices of the index that it is given, by its class's code alone.
+# What computes arrays and indices from the index in brackets, by its class's code alone.
 _INDEXED = (np.mgrid, np.ogrid, np.r_, np.c_, np.s_, np.index_exp)
 # Names by which code reads what no name leads to: any attribute, frames, addresses, and what
 # Python keeps of objects; of those with underscores, the ones that do none of it.

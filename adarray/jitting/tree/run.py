@@ -336,6 +336,8 @@ class TreeWalk:
         node = self.tree.root
         try:
             while node is not None and node.ready:
+                if any(self.values[n] is None for n in node.uses):
+                    break  # another thread has added the path since the segments above ran
                 node.runs += 1
                 self.nodes.append(node)
                 self._segment(node)

@@ -190,7 +190,7 @@ class TreeNode:
         return tuple(sorted(n for n in need if self.first <= n < self.stop))
 
     def dead(self) -> tuple[int, ...]:
-        """Return the numbers of the values that nothing reads once its guard has been asked."""
+        """Return the numbers of the values that nothing reads once its guard has been read."""
         many, numbers = self._dead
         if many != len(self.live):  # which only grows
             known = {*self.uses, *self.targets}

@@ -165,7 +165,7 @@ class LoopLowering:
             dict(s.buffers), len(s.prologue), set(s.written), s.workspaces, len(s.facts.symbols),
             dict(self.names), self.stores, dict(self.homes), set(self.fresh), set(self.unsure),
             list(self.statements.frames), self.functions.depth, list(self.functions.callers),
-            self.scope, self.in_test, dict(self.lists.memories),
+            self.scope, self.in_test, dict(self.lists.memories), dict(s.magnitudes),
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
@@ -174,7 +174,7 @@ class LoopLowering:
         (lengths, taken, s.parameters, s.buffers, prologue, s.written, s.workspaces, symbols,
          self.names, self.stores, self.homes, self.fresh, self.unsure,
          self.statements.frames, self.functions.depth, self.functions.callers,
-         self.scope, self.in_test, self.lists.memories) = saved  # fmt: skip
+         self.scope, self.in_test, self.lists.memories, s.magnitudes) = saved  # fmt: skip
         for block, length in zip(s.emitter.blocks, lengths, strict=True):
             del block[length:]
         s.emitter.names = set(taken)

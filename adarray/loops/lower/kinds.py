@@ -39,10 +39,10 @@ def dtype_of(kind: str) -> str:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the kind of a Python or NumPy number; None for all else."""
+    """Return the kind of a real number of Python or NumPy; None for all else."""
     if isinstance(value, np.generic):
         name = value.dtype.name
-        return name if name in DTYPES or name in COMPLEX else None
+        return name if name in DTYPES else None
     return {bool: BOOL, int: INT, float: FLOAT}.get(type(value))
 
 

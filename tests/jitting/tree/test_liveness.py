@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,44 @@ def test_another_path_may_read_what_the_first_one_did_not() -> None:
         jf = adarray.jit(f)
         for x in (one, one, one, two, two, two, one, three, three, three, two, one, three):
             np.testing.assert_allclose(jf(x), f(x), 1e-14)
+
+
+@pytest.mark.parametrize("last", [-1.0, -2.0])
+def test_paths_that_another_thread_adds_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, last: float
+) -> None:
+    """What they read is not there in a call that went by before they were added."""
+
+    def f(x: Any) -> Any:
+        y, z = np.exp(x), np.cos(x)
+        if np.sum(x) > 0.0:
+            return x + 1.0
+        if np.sum(x * 2.0) > -15.0:
+            return y
+        return y - z
+
+    one, two, three = np.ones(5), np.full(5, -1.0), np.full(5, -2.0)
+    host_read = TreeWalk._host_read
+
+    def others_first(self: TreeWalk, node: Any) -> Any:
+        outcome = host_read(self, node)
+        monkeypatch.setattr(TreeWalk, "_host_read", host_read)
+
+        def add() -> None:
+            with adarray.use("serial"):
+                for x in (two, two, three, three):
+                    jf(x)
+
+        thread = threading.Thread(target=add)
+        thread.start()
+        thread.join()
+        return outcome
+
+    with adarray.use("serial"):
+        jf = adarray.jit(f)
+        for _ in range(3):
+            jf(one)
+        monkeypatch.setattr(TreeWalk, "_host_read", others_first)
+        x = np.full(5, last)
+        np.testing.assert_allclose(jf(x), f(x), 1e-14)
+        assert TreeWalk._host_read is host_read

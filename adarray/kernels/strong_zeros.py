@@ -1,8 +1,8 @@
 """Gradients without the nan of an infinite factor times a cotangent of 0.
 
-What is overwritten or not chosen has a cotangent of 0 in an adjoint, which an eager walk back
-never comes by. Comparing each cotangent with 0 takes products twice the time, and few kernels
-need it: so it is done where gradients have nan without.
+What is overwritten or not chosen has a cotangent of 0 in an adjoint, where an eager reverse walk
+does not get at all. Comparing each cotangent with 0 takes products twice the time, and few
+kernels need it, so it is done where gradients have nan without.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from adarray.device import is_device
 
 E = TypeVar("E")
 Gradients = dict[str, Any]
-_LAUNCHES = 1024  # of which it is remembered that they need care
+_LAUNCHES = 1024  # of which it is remembered that they need strong zeros
 
 
-class Care(Generic[E]):
-    """Decides who computes the gradients of a kernel.
+class StrongZeros(Generic[E]):
+    """Chooses what computes the gradients of a kernel.
 
     Parameters
     ----------
     make : callable
-        Returns who compares each cotangent with 0. It is called once, when that is needed.
+        Returns what compares all cotangents with 0. It is called once, when that is needed.
     """
 
     def __init__(self, make: Callable[[], E]) -> None:
         self._make = make
-        self._careful: E | None = None
+        self._strong: E | None = None
         self._launches: set[Hashable] = set()
         self._lock = threading.Lock()
 
     def gradients(
-        self, key: Hashable, usual: E, compute: Callable[[E], Gradients], looks: bool
+        self, key: Hashable, usual: E, compute: Callable[[E], Gradients], on_host: bool
     ) -> Gradients:
-        """Return the gradients of a launch, known by its `key`.
+        """Return the gradients of a launch, which `key` names.
 
-        Where nobody `looks` at values, since a device has them, all launches get care.
+        On a device, where reading the values would wait for it, all launches have strong zeros.
         """
-        if looks and key not in self._launches:
+        if on_host and key not in self._launches:
             gradients = compute(usual)
             if not any(map(_has_nan, gradients.values())):
                 return gradients
@@ -51,10 +51,10 @@ class Care(Generic[E]):
                     self._launches.clear()
                 self._launches.add(key)
         with self._lock:
-            if self._careful is None:
-                self._careful = self._make()
-            careful = self._careful
-        return compute(careful)
+            if self._strong is None:
+                self._strong = self._make()
+            strong = self._strong
+        return compute(strong)
 
 
 def _has_nan(x: Any) -> bool:
@@ -62,5 +62,5 @@ def _has_nan(x: Any) -> bool:
     if is_device(x):
         return False
     flat = np.reshape(x, -1)
-    total = np.vdot(flat, flat)  # one pass, by BLAS
+    total = np.vdot(flat, flat)  # read once, by BLAS
     return bool(total != total)
