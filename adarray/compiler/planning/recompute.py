@@ -155,7 +155,9 @@ class Recompute:
                     self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break
-        return changed or (self.fusion.along and self._choose_between(group, chains, have, readings))
+        if self.fusion.along and not changed:
+            return self._choose_between(group, chains, have, readings)
+        return changed
 
     def _choose_between(
         self,
