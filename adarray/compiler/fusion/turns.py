@@ -167,6 +167,6 @@ def _turns(fold: _Fold, outer: int, attempt: AxisAssignment, target: GpuTarget) 
 
 
 def _read(attempt: AxisAssignment, size: int) -> int:
-    """Return how many arrays of so many elements the kernel reads, at least one."""
+    """Return how many arrays of so many elements the kernel reads."""
     roots = {use.root for use in attempt.outside} | attempt.group.streams
-    return max(1, sum(root.size == size for root in roots))
+    return sum(root.size == size for root in roots)
