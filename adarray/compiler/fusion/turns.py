@@ -144,11 +144,16 @@ def _in_turn(folds: list[_Fold], outer: int, attempt: AxisAssignment, target: Gp
 def _turns(fold: _Fold, outer: int, attempt: AxisAssignment, target: GpuTarget) -> float:
     """Return the seconds of a fold of rows, some of whose axes stay within these.
 
-    With them the time for what threads move in vain if they go across the array.
+    With them the time for what threads move in vain if they go across the array. Pairs of what is
+    small lie nowhere, and threads need not wait for them.
     """
     extents = attempt.group.extents
     row = [c for c in fold.classes if c not in (-1, outer)]
     whole = math.prod(extents[c] for c in row)
+    size = extents[outer] * whole
+    read = _read(attempt, size)
+    if not read:
+        return 0.0
     over = math.prod(extents[c] for c in row if c in fold.over)
     across = row[-1] in fold.over and over <= SHORT  # threads share what is kept
     if not fold.over:
@@ -161,8 +166,7 @@ def _turns(fold: _Fold, outer: int, attempt: AxisAssignment, target: GpuTarget) 
     meets = row[-1] in fold.over and threads > SHORT
     time = max(1.0, extents[outer] / at_once) * turns * (FOLDED if meets else TURN)
     if across:
-        size = extents[outer] * whole
-        time += (SECTOR - 1) * size * fold.itemsize * _read(attempt, size) / BANDWIDTH
+        time += (SECTOR - 1) * size * fold.itemsize * read / BANDWIDTH
     return time
 
 
