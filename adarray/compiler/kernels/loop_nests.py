@@ -83,10 +83,11 @@ class LoopNests(Folds):
             if isinstance(memory, ValueMemory):
                 for c, step in zip(node.result, memory.strides, strict=True):
                     steps.get(c, set()).add(step)
+            axes = node.classes or ()
             for ref in node.args:
-                for a, step in () if ref.at is None or node.classes is None else ref.at.terms:
-                    if a < len(node.classes):
-                        steps.get(node.classes[a], set()).add(step)
+                for a, step in () if ref.at is None else ref.at.terms:
+                    if a < len(axes):
+                        steps.get(axes[a], set()).add(step)
         beside = steps[short] == {1} and steps[self.outer] == {self.extents[short]}
         return beside and 1 not in steps[long]
 
