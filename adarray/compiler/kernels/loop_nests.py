@@ -63,11 +63,35 @@ class LoopNests(Folds):
                     if c in score:
                         score[c] += 1 if coef == 1 else -1
         last = max(order, key=lambda c: (self.extents[c] >= 8, score[c], order.index(c)))
+        if score[last] <= 0 and self._continues(last, order[-1]):
+            last = order[-1]
         widest = max(order, key=lambda c: self.extents[c])
         if self.apart and self.extents[last] < WIDE <= self.extents[widest]:
             self.narrow |= not self.wide
             last = widest if self.wide else last
         return [*(c for c in order if c != last), last]
+
+    def _continues(self, long: int, short: int) -> bool:
+        """Whether threads of a GPU have memory side by side along a short axis, not a long one.
+
+        Rows of the outer loop lie behind each other there, so its neighbours go on where a row
+        ends.
+        """
+        if not self.spread or self.blocked or self.outer < 0:
+            return False
+        steps: dict[int, set[int]] = {c: set() for c in (self.outer, long, short)}
+        for node in self.order:
+            memory = self.stored.get(node)
+            if isinstance(memory, ValueMemory):
+                for c, step in zip(node.result, memory.strides, strict=True):
+                    steps.get(c, set()).add(step)
+            axes = node.classes or ()
+            for ref in node.args:
+                for a, step in () if ref.at is None else ref.at.terms:
+                    if a < len(axes):
+                        steps.get(axes[a], set()).add(step)
+        beside = steps[short] == {1} and steps[self.outer] == {self.extents[short]}
+        return beside and 1 not in steps[long]
 
     def _few_indices(self, node: KernelNode, ref: Ref) -> bool:
         """Whether a kernel that gathers reads what is little beside all that the node computes.

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping, Set
+from typing import TypeAlias
 
 from adarray.compiler.fusion.fuse import Fusion
 from adarray.compiler.fusion.groups import Group
@@ -46,6 +47,8 @@ MANY = 16
 # Arrays that it may be recomputed from.
 SOURCES = 2
 RECOMPUTED: frozenset[type[Primitive]] = frozenset({Map, UpdateSlice, Concatenate})
+# Values from each of which alone another one comes, with those on the way; None for inputs.
+Ways: TypeAlias = list[tuple[Value | None, list[Value]]]
 
 
 class Recompute:
@@ -152,6 +155,29 @@ class Recompute:
                     self.chosen.update((w, group.index) for w in way)
                     changed = True
                     break
+        if self.fusion.along and not changed:
+            return self._choose_between(group, chains, have, readings)
+        return changed
+
+    def _choose_between(
+        self,
+        group: Group,
+        chains: Mapping[Value, Ways],
+        have: Set[Value],
+        readings: Mapping[Value, int],
+    ) -> bool:
+        """Choose values that others would come from, had the kernel not enough to do already.
+
+        Those are read, so what lies between them and comes cheaply from one of them need not be.
+        Each saves more than it takes, however much the kernel computes.
+        """
+        changed = False
+        for v, ways in chains.items():
+            way = next((way for a, way in ways if a in have), [])
+            new = [w for w in way if (w, group.index) not in self.chosen]
+            if new and sum(map(op_cost, new)) * readings.get(v, 1) <= CHEAP:
+                self.chosen.update((w, group.index) for w in new)
+                changed = True
         return changed
 
     @staticmethod
@@ -177,7 +203,7 @@ class Recompute:
             )
         return dear and MANY * value.size <= largest
 
-    def _ancestors(self, value: Value, limit: int) -> list[tuple[Value | None, list[Value]]]:
+    def _ancestors(self, value: Value, limit: int) -> Ways:
         """Return values of the same group from each of which alone `value` comes cheaply.
 
         Nearest first, each with the values on the way. Other operands may be inputs and
@@ -187,7 +213,7 @@ class Recompute:
         mine = owner[value]
         if mine.places is None:
             mine.places = {m: k for k, m in enumerate(mine.members)}
-        ways: list[tuple[Value | None, list[Value]]] = []
+        ways: Ways = []
         inputs: set[Value] = set()
         frontier = {mine.places[value]: value}
         way: list[Value] = []

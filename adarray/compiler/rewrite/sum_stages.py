@@ -6,6 +6,8 @@ they would wait for each other, and a thread for each sum would read far apart.
 
 A few sums of very many elements, which come from pieces along several axes, begin with sums over
 the last axis: rows enough for all threads. A block for each sum would leave most of a GPU idle.
+So do folds of several axes of what was computed of folds of the last one: a few threads have each
+row of the array, where a block would take all rows of a result in turn, and wait for each.
 
 References
 ----------
@@ -14,8 +16,20 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import UnionType
+
 from adarray.compiler.ir.builder import Builder
-from adarray.compiler.ir.primitives import Concatenate, GatherND, Map, Reduce, UpdateSlice
+from adarray.compiler.ir.primitives import (
+    Concatenate,
+    GatherND,
+    Map,
+    Primitive,
+    Reduce,
+    Shape,
+    UpdateSlice,
+    View,
+)
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import Target
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
@@ -67,23 +81,40 @@ def _last(v: Value) -> int:
 
 
 def _has_rows(v: Value) -> bool:
-    """Whether a value is a few long sums of pieces, whose last axis is folded with others."""
+    """Whether a value is a few long folds, of the last axis and others, of pieces or of rows."""
     p = v.primitive
-    if not isinstance(p, Reduce) or not 1 < v.size <= FEW or v.args[0].size < EACH * v.size:
+    if not isinstance(p, Reduce) or not 1 < v.size <= FEW:
         return False
     x, last = v.args[0], _last(v)
     several = sum(x.shape[a] > 1 for a in p.axes) > 1
-    return several and last in p.axes and x.shape[last] >= ROW and _has_pieces(x)
+    if not several or last not in p.axes or x.shape[last] < ROW:
+        return False
+    if x.size >= EACH * v.size and _leads_to(x, _is_piece, Map):
+        return True
+    return x.size >= LARGE and _leads_to(x, lambda f: _folds_row(f, x.shape, last), Map | View)
 
 
-def _has_pieces(x: Value) -> bool:
-    """Whether maps lead to what keeps axes from becoming one: pieces, or elements at indices."""
+def _is_piece(v: Value) -> bool:
+    """Whether a value keeps axes from becoming one: pieces, or elements at indices."""
+    return isinstance(v.primitive, Concatenate | UpdateSlice | GatherND)
+
+
+def _folds_row(v: Value, shape: Shape, last: int) -> bool:
+    """Whether a value folds the last axis alone of an array of some shape."""
+    p = v.primitive
+    return isinstance(p, Reduce) and v.args[0].shape == shape and tuple(p.axes) == (last,)
+
+
+def _leads_to(
+    x: Value, what: Callable[[Value], bool], through: type[Primitive] | UnionType
+) -> bool:
+    """Whether some kinds of primitives lead from a value to one that is wanted."""
     stack, seen = [x], {x}
     while stack and len(seen) < LOOK:
         v = stack.pop()
-        if isinstance(v.primitive, Concatenate | UpdateSlice | GatherND):
+        if what(v):
             return True
-        if isinstance(v.primitive, Map):
+        if isinstance(v.primitive, through):
             new = [a for a in v.args if a not in seen and a.size > 1]
             seen.update(new)
             stack += new

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from recorded import recorded
+from device_plans import SMALL, Compiled, DevicePlanRunner
+from recorded import close, recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import CPU, GPU
-from adarray.compiler.planning import planner
+from adarray.compiler.planning import planner, recompute
 from adarray.compiler.rewrite.pieces import read_in_whole
 
 RNG = np.random.default_rng(5)
@@ -93,3 +97,64 @@ def test_pieces_are_read_of_the_whole() -> None:
 def test_pieces_that_nothing_else_reads_stay() -> None:
     r = recorded(lambda u: np.sum(np.concatenate([u[:1], np.sin(u), u[-1:]]) ** 2), np.ones(1000))
     assert read_in_whole(r.program, GPU) is r.program
+
+
+def chain(seed: int) -> Callable[[Any, Any], Any]:
+    """Return a chain of functions that ends with a mean of columns."""
+    rng = random.Random(seed)
+    functions = (
+        lambda a: 1.0 / (1.0 + np.exp(-a)),
+        lambda a: np.exp(-a * a),
+        lambda a: a / (1.0 + np.abs(a)),
+        lambda a: np.log1p(a * a),
+        lambda a: np.tanh(a + 0.5),
+        lambda a: np.sqrt(a * a + 0.1),
+        np.cos,
+    )
+    chosen = [rng.choice(functions) for _ in range(rng.randint(3, 5))]
+
+    def f(x: Any, w: Any) -> Any:
+        a = x * w
+        for function in chosen:
+            a = function(a)
+        return np.mean(a * a * np.mean(a, axis=0))
+
+    return f
+
+
+def test_what_lies_between_values_that_are_read_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of chains move less memory, and in no case more."""
+    x, w = np.zeros((400, 300), np.float32), np.zeros((400, 1), np.float32)
+    programs = [recorded(adarray.value_and_grad(chain(seed), (0, 1)), x, w) for seed in range(12)]
+    now = [moved(planner.plan(r.program, target=GPU)) for r in programs]
+    monkeypatch.setattr(recompute.Recompute, "_choose_between", lambda *_: False)
+    before = [moved(planner.plan(r.program, target=GPU)) for r in programs]
+    assert all(a < b + x.size / 50 for a, b in zip(now, before, strict=True))  # arrays of columns
+    assert sum(a < b - x.size for a, b in zip(now, before, strict=True)) >= 6
+
+
+def test_a_chain_of_quotients_keeps_what_is_dear() -> None:
+    """Of each ``1 / (1 + exp(-a))`` the exponential, and not the sum and the quotient as well."""
+
+    def f(x: Any, w: Any) -> Any:
+        a = np.cos(1.0 / (1.0 + np.exp(-1.0 / (1.0 + np.exp(-x * w)))))
+        return np.sum(a * a * np.mean(a, axis=0))
+
+    x, w = np.zeros((2048, 300), np.float32), np.zeros((2048, 1), np.float32)
+    plan = planned(adarray.value_and_grad(f), x, w)
+    assert moved(plan) < 8.2 * x.size
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_chains_that_are_computed_again_give_the_values_of_numpy(tmp_path: Path) -> None:
+    x = RNG.normal(size=(31, 45)).astype(np.float32)
+    w = RNG.normal(size=(31, 1)).astype(np.float32)
+    cases = []
+    for seed in range(8):
+        r = recorded(adarray.value_and_grad(chain(seed), (0, 1)), x, w)
+        cases.append((r, planner.plan(r.program, target=SMALL)))
+    compiled = Compiled([p for _, p in cases], tmp_path)
+    for r, p in cases:
+        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(got, r.leaves, strict=True):
+            close(one, expected, 2e-4)
