@@ -149,6 +149,8 @@ ADARRAY_FN int adarray_place(int64_t distance)
  * since compilers take long to unroll such loops in every kernel; single instructions of
  * AVX-512 for neighbouring elements of a whole register, which short rows end with. */
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__GNUC__) && !defined(__clang__)
+#define ADARRAY_TIMES_8(x) x, x, x, x, x, x, x, x
+#define ADARRAY_TIMES_16(x) ADARRAY_TIMES_8(x), ADARRAY_TIMES_8(x)
 #define ADARRAY_MASKED_PADDING(T, s, V, U, M, N, LOAD, KEEP)                               \
     typedef T adarray_block_##s __attribute__((vector_size(N * sizeof(T))));               \
     typedef V adarray_moved_##s __attribute__((vector_size(N * sizeof(T))));               \
@@ -156,8 +158,7 @@ ADARRAY_FN int adarray_place(int64_t distance)
     {                                                                                      \
         if (step != 1 || n != N || m < 1) return adarray_pad_each_##s(to, from, step, m, n); \
         const T last = from[m - 1];                                                        \
-        adarray_block_##s x;                                                               \
-        for (int l = 0; l < N; l++) x[l] = last;                                           \
+        adarray_block_##s x = {ADARRAY_TIMES_##N(last)};                                   \
         x = (adarray_block_##s)LOAD((U)from, (adarray_moved_##s)x, (M)((1u << m) - 1));    \
         memcpy(to, &x, sizeof x);                                                          \
         return to;                                                                         \
