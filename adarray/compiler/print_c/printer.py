@@ -31,6 +31,7 @@ from adarray.compiler.print_c.vectors import VectorPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.compiler.scalars.expressions import C, Dialect
+from adarray.compiler.schedule.carried import added_at_once
 from adarray.compiler.schedule.vectors import Scheduled, expressions, schedule
 
 # A dialect without functions of our own in place of the library's.
@@ -93,8 +94,8 @@ def source(kernel: Kernel, target: CpuTarget) -> str:
         thread needs. The workspace is aligned to 64 bytes, also that of each thread.
     """
     if not checking():
-        return CPrinter(schedule(kernel, target)).text()
-    scheduled = schedule(verify(kernel), target)
+        return CPrinter(schedule(added_at_once(kernel), target)).text()
+    scheduled = schedule(added_at_once(verify(kernel)), target)
     verify(scheduled.kernel, "schedule")
     return CPrinter(scheduled).text()
 

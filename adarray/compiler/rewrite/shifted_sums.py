@@ -126,6 +126,7 @@ def _chain(t: Value) -> list[Value]:
 class _Writer:
     """Writes a sum, read from a copy of the array with a border.
 
+    `new` has what stands for values in the new program, for all but inputs.
     Conditions are made once, and parts of them: what a kernel may read is counted.
     """
 
@@ -147,7 +148,7 @@ class _Writer:
         first = [min(starts) for starts in zip(*(at for _, at in s.terms), strict=True)]
         shape = tuple(n + h - k for n, h, k in zip(v.shape, last, first, strict=True))
         zeros = b.full(shape, 0, s.root.dtype)
-        padded = b.update_slice(zeros, self.new[s.root], tuple(last), (1,) * v.ndim)
+        padded = b.update_slice(zeros, self.new.get(s.root, s.root), tuple(last), (1,) * v.ndim)
         strides = c_strides(shape)
         rows: dict[Shape, Value] = {}
         for t, at in s.terms:
@@ -170,7 +171,7 @@ class _Writer:
 
     def _scalar(self, a: Value) -> Value:
         if a not in self.scalars:
-            self.scalars[a] = self.b.reshape(self.new[a], ())
+            self.scalars[a] = self.b.reshape(self.new.get(a, a), ())
         return self.scalars[a]
 
     def _within(self, x: Value, at: Shape, axes: Iterable[int]) -> Value:

@@ -12,27 +12,22 @@ References
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from adarray.compiler.ir.loopir import (
-    Apply,
     Assign,
     Const,
-    Expr,
     Fold,
     For,
-    If,
     Kernel,
-    Let,
-    Load,
     Local,
     Stmt,
-    Store,
     Var,
     statements,
+    walk,
 )
 from adarray.compiler.scalars.dtypes import FLOATS
+from adarray.compiler.schedule.vectors import expressions
 
 
 def added_at_once(kernel: Kernel) -> Kernel:
@@ -41,7 +36,11 @@ def added_at_once(kernel: Kernel) -> Kernel:
     if not totals:
         return kernel
     reads = Counter(
-        e.name for s in statements(kernel.body) for e in _names(s) if isinstance(e, Var)
+        e.name
+        for s in statements(kernel.body)
+        for root in expressions(s)
+        for e in walk(root)
+        if isinstance(e, Var)
     )
     body = tuple(_direct(s, totals, reads) for s in kernel.body)
     return kernel if body == kernel.body else replace(kernel, body=body)
@@ -100,31 +99,3 @@ def _retargeted(s: Stmt, sums: dict[str, str]) -> Stmt:
         for x in s.body
     )
     return replace(s, body=body)
-
-
-def _names(s: Stmt) -> Iterator[Expr]:
-    """Yield the expressions in a statement itself, and those below them, each object once."""
-    stack: list[Expr] = []
-    if isinstance(s, Let | Assign):
-        stack = [s.value]
-    elif isinstance(s, Store):
-        stack = [s.index, s.value]
-    elif isinstance(s, Fold):
-        stack = [s.value] if s.index is None else [s.index, s.value]
-    elif isinstance(s, For):
-        stack = [s.start, s.stop]
-    elif isinstance(s, If):
-        stack = [s.condition]
-    elif isinstance(s, Local):
-        stack = [e for e in (s.size, s.init) if e is not None]
-    seen: set[int] = set()
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        yield e
-        if isinstance(e, Apply):
-            stack += e.args
-        elif isinstance(e, Load):
-            stack.append(e.index)

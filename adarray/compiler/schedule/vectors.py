@@ -38,7 +38,6 @@ from adarray.compiler.ir.loopir import (
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import SIZES
-from adarray.compiler.schedule.carried import added_at_once
 from adarray.compiler.schedule.prefetch import Ahead, ahead
 
 # Iterations of a vector loop that a thread takes at a time, where the kernel has no loop around
@@ -99,7 +98,7 @@ class Scheduled(NamedTuple):
 
 def schedule(kernel: Kernel, target: CpuTarget) -> Scheduled:
     """Decide how `kernel` runs on `target`."""
-    kernel = shared(added_at_once(kernel))
+    kernel = shared(kernel)
     lets = {s.name: s.value for s in statements(kernel.body) if isinstance(s, Let)}
     streamed = frozenset(b.name for b in kernel.buffers if b.stream) - _read(kernel)
     loops: IdentityMap[For, VectorLoop] = IdentityMap()
