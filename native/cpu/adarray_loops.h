@@ -138,31 +138,95 @@ ADARRAY_FN int64_t adarray_mask(_Bool c)
     return mask;
 }
 
+/* How far away an iteration is from the first one of a block, for comparisons with the places in
+ * the block: these are fewer than 127. */
+ADARRAY_FN int adarray_place(int64_t distance)
+{
+    return distance < -1 ? -1 : distance > 127 ? 127 : (int)distance;
+}
+
 /* The last block of a padded loop: `m` elements come, the last one repeated, or go. Calls,
- * since compilers take long to unroll such loops in every kernel. */
-#define ADARRAY_PADDING(T, s)                                                              \
-    ADARRAY_CALL const T *adarray_pad_##s(T *to, const T *from, int64_t step, int m, int n) \
+ * since compilers take long to unroll such loops in every kernel; single instructions of
+ * AVX-512 for neighbouring elements of a whole register, which short rows end with. */
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__GNUC__) && !defined(__clang__)
+#define ADARRAY_TIMES_8(x) x, x, x, x, x, x, x, x
+#define ADARRAY_TIMES_16(x) ADARRAY_TIMES_8(x), ADARRAY_TIMES_8(x)
+#define ADARRAY_MASKED_PADDING(T, s, V, U, M, N, LOAD, KEEP)                               \
+    typedef T adarray_block_##s __attribute__((vector_size(N * sizeof(T))));               \
+    typedef V adarray_moved_##s __attribute__((vector_size(N * sizeof(T))));               \
+    ADARRAY_FN const T *adarray_pad_##s(T *to, const T *from, int64_t step, int m, int n)  \
+    {                                                                                      \
+        if (step != 1 || n != N || m < 1) return adarray_pad_each_##s(to, from, step, m, n); \
+        const T last = from[m - 1];                                                        \
+        adarray_block_##s x = {ADARRAY_TIMES_##N(last)};                                   \
+        x = (adarray_block_##s)LOAD((U)from, (adarray_moved_##s)x, (M)((1u << m) - 1));    \
+        memcpy(to, &x, sizeof x);                                                          \
+        return to;                                                                         \
+    }                                                                                      \
+    ADARRAY_FN void adarray_unpad_##s(T *to, const T *from, int64_t step, int m)           \
+    {                                                                                      \
+        if (step != 1 || m > N) {                                                          \
+            adarray_unpad_each_##s(to, from, step, m);                                     \
+            return;                                                                        \
+        }                                                                                  \
+        const M mask = (M)((1u << m) - 1);                                                 \
+        const adarray_moved_##s none = {0};                                                \
+        KEEP((void *)to, LOAD((U)from, none, mask), mask);                                 \
+    }
+#else
+#define ADARRAY_MASKED_PADDING(T, s, V, U, M, N, LOAD, KEEP)                               \
+    ADARRAY_FN const T *adarray_pad_##s(T *to, const T *from, int64_t step, int m, int n)  \
+    {                                                                                      \
+        return adarray_pad_each_##s(to, from, step, m, n);                                 \
+    }                                                                                      \
+    ADARRAY_FN void adarray_unpad_##s(T *to, const T *from, int64_t step, int m)           \
+    {                                                                                      \
+        adarray_unpad_each_##s(to, from, step, m);                                         \
+    }
+#endif
+#define ADARRAY_PADDING_BY(NAME, T, s)                                                     \
+    ADARRAY_CALL const T *adarray_pad_##NAME##s(T *to, const T *from, int64_t step, int m, \
+                                                int n)                                     \
     {                                                                                      \
         for (int l = 0; l < n; l++) to[l] = from[(l < m ? l : m - 1) * step];              \
         return to;                                                                         \
     }                                                                                      \
-    ADARRAY_CALL void adarray_unpad_##s(T *to, const T *from, int64_t step, int m)         \
+    ADARRAY_CALL void adarray_unpad_##NAME##s(T *to, const T *from, int64_t step, int m)   \
     {                                                                                      \
         for (int l = 0; l < m; l++) to[l * step] = from[l];                                \
     }
-
-ADARRAY_PADDING(double, f64)
-ADARRAY_PADDING(float, f32)
-ADARRAY_PADDING(int8_t, i8)
-ADARRAY_PADDING(int16_t, i16)
-ADARRAY_PADDING(int32_t, i32)
-ADARRAY_PADDING(int64_t, i64)
-ADARRAY_PADDING(uint8_t, u8)
-ADARRAY_PADDING(uint16_t, u16)
-ADARRAY_PADDING(uint32_t, u32)
-ADARRAY_PADDING(uint64_t, u64)
-ADARRAY_PADDING(adarray_c64, c64)
-ADARRAY_PADDING(adarray_c128, c128)
+ADARRAY_PADDING_BY(each_, double, f64)
+ADARRAY_PADDING_BY(each_, float, f32)
+ADARRAY_PADDING_BY(each_, int8_t, i8)
+ADARRAY_PADDING_BY(each_, int16_t, i16)
+ADARRAY_PADDING_BY(each_, int32_t, i32)
+ADARRAY_PADDING_BY(each_, int64_t, i64)
+ADARRAY_PADDING_BY(each_, uint8_t, u8)
+ADARRAY_PADDING_BY(each_, uint16_t, u16)
+ADARRAY_PADDING_BY(each_, uint32_t, u32)
+ADARRAY_PADDING_BY(each_, uint64_t, u64)
+ADARRAY_PADDING_BY(, adarray_c64, c64)
+ADARRAY_PADDING_BY(, adarray_c128, c128)
+ADARRAY_MASKED_PADDING(double, f64, double, const double *, uint8_t, 8,
+                       __builtin_ia32_loadupd512_mask, __builtin_ia32_storeupd512_mask)
+ADARRAY_MASKED_PADDING(float, f32, float, const float *, uint16_t, 16,
+                       __builtin_ia32_loadups512_mask, __builtin_ia32_storeups512_mask)
+ADARRAY_MASKED_PADDING(int8_t, i8, char, const char *, uint16_t, 16,
+                       __builtin_ia32_loaddquqi128_mask, __builtin_ia32_storedquqi128_mask)
+ADARRAY_MASKED_PADDING(int16_t, i16, short, const short *, uint16_t, 16,
+                       __builtin_ia32_loaddquhi256_mask, __builtin_ia32_storedquhi256_mask)
+ADARRAY_MASKED_PADDING(int32_t, i32, int, const int *, uint16_t, 16,
+                       __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
+ADARRAY_MASKED_PADDING(int64_t, i64, long long, const long long *, uint8_t, 8,
+                       __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
+ADARRAY_MASKED_PADDING(uint8_t, u8, char, const char *, uint16_t, 16,
+                       __builtin_ia32_loaddquqi128_mask, __builtin_ia32_storedquqi128_mask)
+ADARRAY_MASKED_PADDING(uint16_t, u16, short, const short *, uint16_t, 16,
+                       __builtin_ia32_loaddquhi256_mask, __builtin_ia32_storedquhi256_mask)
+ADARRAY_MASKED_PADDING(uint32_t, u32, int, const int *, uint16_t, 16,
+                       __builtin_ia32_loaddqusi512_mask, __builtin_ia32_storedqusi512_mask)
+ADARRAY_MASKED_PADDING(uint64_t, u64, long long, const long long *, uint8_t, 8,
+                       __builtin_ia32_loaddqudi512_mask, __builtin_ia32_storedqudi512_mask)
 
 /* Copy what will not be read soon past the caches, which need not fetch it first then. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__)

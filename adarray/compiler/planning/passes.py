@@ -32,6 +32,7 @@ from adarray.compiler.rewrite.product_costs import ON_GPU
 from adarray.compiler.rewrite.products import products
 from adarray.compiler.rewrite.scipy_transforms import scipy_transforms
 from adarray.compiler.rewrite.shared_parts import shared_parts
+from adarray.compiler.rewrite.shifted_sums import shifted_sums
 from adarray.compiler.rewrite.short_axes import short_axes
 from adarray.compiler.rewrite.stacked import stacked
 from adarray.compiler.rewrite.sum_stages import sums_in_stages
@@ -59,6 +60,7 @@ TARGET_PASSES: tuple[tuple[str, Callable[[Program, Target], Program]], ...] = (
     ("stacked", stacked),
     ("narrow_products", narrow_products),
     ("deep_products", deep_products),
+    ("shifted_sums", shifted_sums),
     ("short_axes", short_axes),
     ("merged_axes", merged_axes),
     ("read_in_whole", read_in_whole),

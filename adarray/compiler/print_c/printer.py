@@ -31,6 +31,7 @@ from adarray.compiler.print_c.vectors import VectorPrinter
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
 from adarray.compiler.scalars.expressions import C, Dialect
+from adarray.compiler.schedule.carried import added_at_once
 from adarray.compiler.schedule.vectors import Scheduled, expressions, schedule
 
 # A dialect without functions of our own in place of the library's.
@@ -93,8 +94,8 @@ def source(kernel: Kernel, target: CpuTarget) -> str:
         thread needs. The workspace is aligned to 64 bytes, also that of each thread.
     """
     if not checking():
-        return CPrinter(schedule(kernel, target)).text()
-    scheduled = schedule(verify(kernel), target)
+        return CPrinter(schedule(added_at_once(kernel), target)).text()
+    scheduled = schedule(added_at_once(verify(kernel)), target)
     verify(scheduled.kernel, "schedule")
     return CPrinter(scheduled).text()
 
@@ -128,6 +129,10 @@ class CPrinter(Statements):
             self.statements, self.used = part.statements, part.used
         self.dtypes = {b.name: b.dtype for b in self.kernel.buffers}
         self.pairs: set[str] = set()
+        # Lines at the end of a thread's part that add lanes to totals, and where in it lanes that
+        # go on from row to row are declared.
+        self.carried: dict[str, list[str]] = {}
+        self.first_lines = 0
         self._name_parameters()
         self.places = self._places()
 
@@ -188,6 +193,7 @@ class CPrinter(Statements):
             self.line(text)
         for t in self.kernel.totals:
             self._begin_total(t)
+        self.first_lines = len(self.scopes[0].lines)
         self.block(body)
         for t in self.kernel.totals:
             self._end_total(t)
@@ -231,9 +237,17 @@ class CPrinter(Statements):
         else:
             self.line(f"{CTYPES[t.dtype]} {c} = {neutral};")
 
+    def carry(self, total: str, declared: list[str], end: list[str]) -> None:
+        """Declare lanes of a total before the loop over rows; add them to it after that loop."""
+        self.scopes[0].lines[self.first_lines : self.first_lines] = declared
+        self.first_lines += len(declared)
+        self.carried.setdefault(total, []).extend(end)
+
     def _end_total(self, t: Total) -> None:
         if t.size is None:
             c = self.changing[t.name]
+            for text in self.carried.get(t.name, ()):
+                self.line(text)
             value = f"adarray_pairs_sum_{SUFFIX[t.dtype]}(&{c})" if t.name in self.pairs else c
             self.line(f"*({STORED[t.dtype]} *)(scratch + o{self.places[t]}) = {value};")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adarray.compiler.ir.affine import ONE, ZERO, at, slope
 from adarray.compiler.ir.identity import IdentitySet
-from adarray.compiler.ir.loopir import Const, Expr, Fold, For, Let, Load, Store, Var
+from adarray.compiler.ir.loopir import Apply, Const, Expr, Fold, For, Let, Load, Store, Var
 from adarray.compiler.print_c.values import OperandText, TextScope, fixed
 from adarray.compiler.scalars import functions
 from adarray.compiler.scalars.dtypes import CTYPES, FLOATS, MOVED, SIZES, STORED, SUFFIX
@@ -23,6 +23,13 @@ from adarray.compiler.schedule.vectors import VectorLoop, lane_folds
 
 if TYPE_CHECKING:
     from adarray.compiler.print_c.printer import CPrinter
+
+
+COMPARISONS = {
+    "greater_equal": ">=", "greater": ">", "less": "<", "less_equal": "<=",
+    "equal": "==", "not_equal": "!=",
+}  # fmt: skip
+Lane = tuple[Fold, str, str]  # a fold, its accumulator, its target
 
 
 class VectorPrinter:
@@ -44,7 +51,7 @@ class VectorPrinter:
         self.stored = {s.buffer for s in loop.body if isinstance(s, Store)}
         self.stored |= {s.target for s in loop.body if isinstance(s, Fold)}
         self.lane_folds = IdentitySet(lane_folds(loop))
-        self.lanes: list[tuple[Fold, str, str]] = []  # a fold, its accumulator, its target
+        self.lanes: list[Lane] = []
         self.var = printer.fresh("v")
         # Of padded loops: lines of a block before the iterations, for its last one, after it.
         self.head: list[str] = []
@@ -67,7 +74,8 @@ class VectorPrinter:
         self.first = p.fresh("i") if self.form.leaf else ""
         for s in self.loop.body:
             if isinstance(s, Let):
-                p.let(s)
+                if not self._compares_place(s):
+                    p.let(s)
             elif isinstance(s, Store):
                 self._store(s)
             elif isinstance(s, Fold) and s in self.lane_folds:
@@ -91,6 +99,29 @@ class VectorPrinter:
         suffix, value = MOVED[p.dtypes[store.buffer]], p.value(store.value)
         place = f"{p.memory[store.buffer]} + {start}"
         p.line(f"adarray_fill_{suffix}({place}, {stop} - {start}, {value});")
+        return True
+
+    def _compares_place(self, s: Let) -> bool:
+        """Print a comparison of the loop's variable with a number as one of places in the block.
+
+        Those fit the lanes of float32, int64 takes twice as many and conversions of masks.
+        """
+        p, e = self.p, s.value
+        if not (self.padded and isinstance(e, Apply) and e.name in COMPARISONS):
+            return False
+        if e.args[0] != Var("int64", self.loop.var) or not isinstance(e.args[1], Const):
+            return False
+        number = p.value(e.args[1])
+        place = self.pointers.get(f"place {number}")
+        if place is None:
+            place = self.pointers[f"place {number}"] = p.fresh("p")
+            distance = f"{number} - {self.first_of_block}"
+            self.head.append(f"const int {place} = adarray_place({distance});")
+        if "places" not in self.pointers:
+            self.pointers["places"] = at = p.fresh("l")
+            p.line(f"const int {at} = l < m ? l : m - 1;")
+        text = f"{self.pointers['places']} {COMPARISONS[e.name]} {place}"
+        p.bind(s.name, p.named(f"bool {text}", "bool", lambda: text))
         return True
 
     # -- memory ----------------------------------------------------------------------------
@@ -268,18 +299,18 @@ class VectorPrinter:
         wide = "int64" if self.padded and self.form.block == 8 else "int32"
         return wide, "minimum" if least else "maximum"
 
-    def _start(self) -> list[str]:
-        """Return lines that set the accumulators."""
+    def _start(self, lanes: list[Lane]) -> list[str]:
+        """Return lines that set accumulators."""
         lines = []
-        for s, a, _ in self.lanes:
+        for s, a, _ in lanes:
             value = functions.neutral(s.combine, s.value.dtype)
             lines.append(f"for (int l = 0; l < {self.form.block}; l++) {a}[l] = {value};")
         return lines
 
-    def _finish(self) -> list[str]:
-        """Return lines that combine the accumulators, as a tree, into ``a..r``."""
+    def _finish(self, lanes: list[Lane]) -> list[str]:
+        """Return lines that combine accumulators, as a tree, into ``a..r``."""
         lines = []
-        for s, a, _ in self.lanes:
+        for s, a, _ in lanes:
             dtype, combine = self._kind(s)
             # A copy, or the accumulators could not stay in registers.
             lines.append(f"{STORED[dtype]} {a}c[{self.form.block}];")
@@ -296,11 +327,13 @@ class VectorPrinter:
         p.line(f"if ({low} < {high}) {{")
         lines = list(outside)
         for s, a, _ in self.lanes:
-            lines.append(f"{STORED[self._kind(s)[0]]} {a}[{form.block}];")
+            if not self._is_carried(s):
+                lines.append(self._declared(s, a))
         if form.leaf:
             lines += self._leaves(inside, low, high)
         else:
-            lines += self._start() + self._passes(inside, low, high) + self._finish()
+            passes = self._passes(inside, low, high)
+            lines += self._start(self.lanes) + passes + self._finish(self.lanes)
             lines += [self._deliver(s, place, f"{a}r") for s, a, place in self.lanes]
         for text in lines:
             p.line(text if text.startswith("#") else f"    {text}")
@@ -311,7 +344,9 @@ class VectorPrinter:
         p, leaf = self.p, self.form.leaf
         first, last = self.first, p.fresh("e")
         before, after, end = [], [], []
-        for s, a, place in self.lanes:
+        carried = [x for x in self.lanes if self._is_carried(x[0])]
+        lanes = [x for x in self.lanes if not self._is_carried(x[0])]
+        for s, a, place in lanes:
             suffix, pairwise = SUFFIX.get(s.value.dtype, ""), s.combine == "add"
             if not (pairwise and s.value.dtype in FLOATS):
                 before.append(
@@ -320,18 +355,39 @@ class VectorPrinter:
                 text = p.combined(s.combine, s.value.dtype, f"{a}t", f"{a}r")
                 after.append(f"{a}t = {text};")
                 end.append(self._deliver(s, place, f"{a}t"))
-            elif s.target in p.pairs:
-                after.append(f"adarray_pairs_push_{suffix}(&{place}, {a}r);")
             else:
                 before.append(f"adarray_pairs_{suffix} {a}t;")
                 before.append(f"adarray_pairs_start_{suffix}(&{a}t);")
                 after.append(f"adarray_pairs_push_{suffix}(&{a}t, {a}r);")
                 end.append(self._deliver(s, place, f"adarray_pairs_sum_{suffix}(&{a}t)"))
         inner = [f"const int64_t {last} = {high} - {first} < {leaf} ? {high} : {first} + {leaf};"]
-        inner += self._start() + self._passes(inside, first, last) + self._finish() + after
+        passes = self._passes(inside, first, last)
+        inner += self._start(lanes) + passes + self._finish(lanes) + after
+        if carried:
+            inner += self._carry(carried, f"{last} - {first}")
         inner += [text.format(n=f"{last} - {first}") for text in self.flush]
         head = f"for (int64_t {first} = {low}; {first} < {high}; {first} += {leaf}) {{"
         return [*before, head, *_deeper(inner), "}", *end]
+
+    def _is_carried(self, s: Fold) -> bool:
+        """Whether the lanes of a fold go on from row to row: those of sums that are totals."""
+        return self.form.leaf > 0 and s.target in self.p.pairs
+
+    def _declared(self, s: Fold, a: str) -> str:
+        return f"{STORED[self._kind(s)[0]]} {a}[{self.form.block}];"
+
+    def _carry(self, lanes: list[Lane], count: str) -> list[str]:
+        """Return lines that add lanes to totals, once they have the terms of a leaf."""
+        p = self.p
+        terms = p.fresh("c")
+        add = self._finish(lanes)
+        add += [self._deliver(s, place, f"{a}r") for s, a, place in lanes]
+        for s, a, place in lanes:
+            end = [*self._finish([(s, a, place)]), self._deliver(s, place, f"{a}r")]
+            p.carry(s.target, [self._declared(s, a), *self._start([(s, a, place)])], end)
+        p.carry(lanes[0][0].target, [f"int64_t {terms} = 0;"], [])
+        full = [*add, *self._start(lanes), f"{terms} = 0;"]
+        return [f"{terms} += {count};", f"if ({terms} >= {self.form.leaf}) {{", *_deeper(full), "}"]
 
     def _deliver(self, s: Fold, place: str, value: str) -> str:
         """Return the line that combines the loop's fold into its target."""

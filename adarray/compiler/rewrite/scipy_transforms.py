@@ -1,7 +1,8 @@
 """Discrete Fourier transforms of processors, by SciPy where it is installed.
 
 Both libraries have the same algorithm and the same arguments. SciPy transforms several rows at once
-in the lanes of vectors, computes single precision throughout, and shares rows among threads.
+in the lanes of vectors, computes single precision throughout, and shares rows among threads. Some
+of real numbers are computed as complex ones of half the length (`packed_transforms`).
 
 References
 ----------
@@ -23,6 +24,7 @@ from adarray.compiler.ir.builder import Builder
 from adarray.compiler.ir.primitives import PythonCall, Slot
 from adarray.compiler.ir.program import Program, Value
 from adarray.compiler.ir.target import CpuTarget, Target
+from adarray.compiler.rewrite.packed_transforms import packed
 from adarray.compiler.rewrite.rebuild import rebuild, renewed
 
 TRANSFORMS: Mapping[Function, str] = {
@@ -77,6 +79,9 @@ def scipy_transforms(program: Program, target: Target) -> Program:
     def rule(b: Builder, v: Value, args: tuple[Value, ...]) -> Value:
         if isinstance(p := v.primitive, PythonCall) and _known(v):
             workers = target.threads if max(v.size, args[0].size) >= SHARED else 1
+            half = packed(b, v, TRANSFORMS[p.function], args[0], workers)
+            if half is not None:
+                return half
             call = replace(p, function=Transform(TRANSFORMS[p.function], workers))
             return b.make(call, args, v.shape, v.dtype)
         return renewed(b, v, args)

@@ -84,6 +84,19 @@ def local_fold(combine, dtype, value, init):
     return Kernel((Param("x", dtype), Param("y", dtype, "out")), ("m", "n"), (), (loop,))
 
 
+def rows_total(dtype, value):
+    """Return the kernel ``y[0] = sum of value(x[j, i])``, by way of a sum for each row."""
+    x = Load(dtype, "x", add(mul(J, N), AT))
+    body = (
+        Local("s", dtype, None, Const(dtype, 0.0)),
+        For("i", integer(0), N, (Fold("s", "add", value(x)),), "vector"),
+        Fold("t", "add", Var(dtype, "s")),
+    )
+    loop = For("j", integer(0), var("m"), body, "parallel")
+    total = Total("t", dtype, "add", "y")
+    return Kernel((Param("x", dtype), Param("y", dtype, "out")), ("m", "n"), (total,), (loop,))
+
+
 class TestFolds:
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("heavy", [False, True])
@@ -99,6 +112,28 @@ class TestFolds:
             terms = (np.sin(x) if heavy else x).astype(np.float64)
             bound = 12 * np.finfo(dtype).eps * np.abs(terms).sum()
             assert abs(y[0] - terms.sum()) <= bound
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    @pytest.mark.parametrize("heavy", [False, True])
+    def test_totals_of_short_and_long_rows(self, dtype, heavy):
+        """Lanes go on from row to row; the result of a thread is exact where its terms are."""
+        kernel = rows_total(dtype, (lambda x: fn("exp", x)) if heavy else lambda x: x)
+        compiled = Compiled(kernel)
+        assert "adarray_add_lanes" in compiled.source
+        rng = np.random.default_rng(8)
+        for m, n in ((1, 1), (0, 5), (7, 0), (300, 3), (90, 33), (3, 1025), (2, 5000)):
+            x = np.zeros((m, n), dtype) if heavy else rng.integers(-9, 10, (m, n)).astype(dtype)
+            for threads in (1, 3):
+                y = np.ones(1, dtype)
+                assert compiled([x, y], (m, n), threads) == 0
+                assert y[0] == (m * n if heavy else x.sum(dtype=np.float64))
+
+    def test_totals_of_many_short_rows_are_precise(self):
+        compiled = Compiled(rows_total("float32", lambda x: x))
+        x = np.random.default_rng(9).random((200_000, 5)).astype(np.float32)
+        y = np.ones(1, np.float32)
+        assert compiled([x, y], x.shape, 2) == 0
+        assert abs(y[0] - x.sum(dtype=np.float64)) <= 2e-6 * x.size
 
     @pytest.mark.parametrize("combine", ["maximum", "minimum"])
     @pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "int64", "uint8"])

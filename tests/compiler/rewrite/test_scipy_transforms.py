@@ -15,6 +15,7 @@ from adarray.compiler.ir.program import Program
 from adarray.compiler.ir.target import GPU, CpuTarget
 from adarray.compiler.ir.verify_program import verify_program
 from adarray.compiler.rewrite import scipy_transforms as module
+from adarray.compiler.rewrite.packed_transforms import PackedTransform, is_convolved
 from adarray.compiler.rewrite.scipy_transforms import TRANSFORMS, Transform, scipy_transforms
 
 pytest.importorskip("scipy")
@@ -42,6 +43,44 @@ def changed(f: Any, *arrays: np.ndarray) -> Program:
         size = float(np.max(np.abs(want), initial=1.0))
         np.testing.assert_allclose(got, want, rtol=0, atol=(1e-5 if single else 1e-13) * size)
     return after
+
+
+@pytest.mark.parametrize("name", ["rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("norm", [None, "backward", "ortho", "forward"])
+def test_real_transforms_of_lengths_with_large_factors(
+    name: str, dtype: str, norm: str | None
+) -> None:
+    n = 2 * 607
+    assert is_convolved(n)
+    f = getattr(np.fft, name)
+    x = RNG.normal(size=(3, n)).astype(dtype)
+    if name in ("irfft", "hfft"):  # imaginary parts of the first and the last are ignored
+        x = (x[:, : n // 2 + 1] + 1j * x[:, n // 2 - 1 :]).astype(
+            np.result_type(dtype, np.complex64)
+        )
+        made = changed(lambda x: f(x, n, norm=norm), x)
+    else:
+        made = changed(lambda x: f(x, axis=-1, norm=norm), x)
+    calls = [v.primitive.function for v in made.values if isinstance(v.primitive, PythonCall)]
+    assert calls == [PackedTransform(name in ("rfft", "ihfft"), 1)]
+    other = changed(lambda x: f(x, n + 1 if name[0] == "r" else n - 1, norm=norm), x)
+    assert [t.name for t in called(other)] == [name]  # padded, or of odd length
+
+
+def test_gradients_through_packed_transforms() -> None:
+    n = 2 * 607
+    x, w = RNG.normal(size=(4, n)), RNG.normal(size=n // 2 + 1)
+
+    def f(x: Any, w: Any) -> Any:
+        return np.sum(np.tanh(np.fft.irfft(np.fft.rfft(x) * w)))
+
+    changed(adarray.value_and_grad(f, argnums=(0, 1)), x, w)
+
+
+def test_which_lengths_scipy_convolves() -> None:
+    assert not any(is_convolved(n) for n in (1, 2, 30, 64, 1000, 65536, 65534, 2 * 3 * 5 * 7 * 11))
+    assert all(is_convolved(n) for n in (2 * 607, 8414, 20014, 65542))
 
 
 @pytest.mark.parametrize("name", sorted(TRANSFORMS.values()))

@@ -24,6 +24,7 @@ from adarray.compiler.ir.loopir import (
 )
 from adarray.compiler.ir.target import CpuTarget
 from adarray.compiler.ir.verify_loops import verify
+from adarray.compiler.schedule.carried import added_at_once
 from adarray.compiler.schedule.vectors import CHUNK, LEAF, canonical, schedule, shared
 
 F = "float64"
@@ -98,6 +99,42 @@ class TestForms:
     def test_extremes_need_no_leaves(self):
         top = Total("s", F, "maximum", "y")
         assert form(kernel(loop(Fold("s", "maximum", X)), totals=(top,))).leaf == 0
+
+
+class TestAddedAtOnce:
+    """Sums of rows that are terms of a total alone."""
+
+    def rows(self, *after, fold=None, init=0.0):
+        inner = loop(fold or Fold("a", "add", X))
+        start = Local("a", F, None, Const(F, init))
+        body = (start, inner, Fold("s", "add", Var(F, "a")), *after)
+        rows = For("j", integer(0), M, body, "parallel")
+        return verify(kernel(rows, totals=(TOTAL,), buffers=(*BUFFERS, Param("z", F, "out"))))
+
+    def test_terms_go_to_the_total(self):
+        (rows,) = verify(added_at_once(self.rows())).body
+        assert rows.body == (loop(Fold("s", "add", X)),)
+
+    def test_sums_that_are_read_stay(self):
+        k = self.rows(Store("z", Var("int64", "j"), Var(F, "a")))
+        assert added_at_once(k) is k
+
+    @pytest.mark.parametrize(
+        "k",
+        [
+            {"init": 1.0},
+            {"fold": Fold("a", "maximum", X)},
+        ],
+    )
+    def test_other_folds_stay(self, k):
+        k = self.rows(**k)
+        assert added_at_once(k) is k
+
+    def test_sums_that_are_set_stay(self):
+        start = Local("a", F, None, Const(F, 0.0))
+        rows = For("i", integer(0), M, (start, Assign("a", X), Fold("s", "add", Var(F, "a"))))
+        k = kernel(rows, totals=(TOTAL,))
+        assert added_at_once(k) is k
 
 
 class TestShared:
