@@ -20,18 +20,45 @@ typedef struct {
     int64_t grid[3], block[3];
     int64_t dynamic, next, blocks, chunk, limit, status, used;
 } adarray_call;
-typedef struct { double *data; int64_t top, room; } adarray_tape;
-static __attribute__((noinline)) void adarray_grow(adarray_tape *t, adarray_call *call) {
-    const int64_t room = t->room ? 2 * t->room : 64;
+/* `words` fit into the memory; `last`, if there is one, is the room that the last run needed. */
+typedef struct { double *data; int64_t top, room, words, *last; } adarray_tape;
+static __attribute__((noinline)) int adarray_enlarge(
+    adarray_tape *t, int64_t room, adarray_call *call) {
     const int64_t used = __atomic_add_fetch(&call->used, 8 * (room - t->room), __ATOMIC_RELAXED);
-    double *const data = used > call->limit ? 0 : realloc(t->data, 8 * room);
-    if (!data) {
+    if (used > call->limit) return 0;
+    if (room > t->words) {
+        const int64_t last = t->data || !t->last ? 0 : __atomic_load_n(t->last, __ATOMIC_RELAXED);
+        const size_t before = 8 * t->words;
+        size_t size = 8 * (room > last ? room : last);
+        double *data = adarray_pool.longer_tape(t->data, before, &size);
+        if (!data && last > room) {
+            size = 8 * room;
+            data = adarray_pool.longer_tape(t->data, before, &size);
+        }
+        if (!data) return 0;
+        t->data = data;
+        t->words = size / 8;
+    }
+    t->room = room;
+    return 1;
+}
+static inline adarray_tape *adarray_tapes(int64_t count, int64_t *last) {
+    adarray_tape *const tapes = calloc(count, sizeof(adarray_tape));
+    for (int64_t i = 0; last && i < count; i++) tapes[i].last = last + i;
+    return tapes;
+}
+static inline void adarray_release(adarray_tape *tapes, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (tapes[i].last) __atomic_store_n(tapes[i].last, tapes[i].room, __ATOMIC_RELAXED);
+        if (tapes[i].data) adarray_pool.give_tape(tapes[i].data, 8 * tapes[i].words);
+    }
+    free(tapes);
+}
+static __attribute__((noinline)) void adarray_grow(adarray_tape *t, adarray_call *call) {
+    if (!adarray_enlarge(t, t->room ? 2 * t->room : 64, call)) {
         call->status = 1;
         t->top = 0;  /* the results are not used */
-        return;
     }
-    t->data = data;
-    t->room = room;
 }
 static inline void adarray_push(adarray_tape *t, double value, adarray_call *call) {
     if (__builtin_expect(t->top >= t->room, 0)) adarray_grow(t, call);
@@ -118,16 +145,10 @@ static __attribute__((noinline)) double *adarray_take(
     adarray_tape *t, int64_t words, adarray_call *call) {
     if (!t->data || t->top + words > t->room) {
         const int64_t least = adarray_more(t->top + words, 64);
-        const int64_t room = adarray_more(least, 2 * t->room);
-        const int64_t used = __atomic_add_fetch(&call->used, 8 * (room - t->room),
-                                                __ATOMIC_RELAXED);
-        double *const data = used > call->limit ? 0 : realloc(t->data, 8 * room);
-        if (!data) {
+        if (!adarray_enlarge(t, adarray_more(least, 2 * t->room), call)) {
             call->status = 1;
             return 0;
         }
-        t->data = data;
-        t->room = room;
     }
     double *const at = t->data + t->top;
     t->top += words;

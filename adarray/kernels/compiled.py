@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from adarray.backend import use
 from adarray.base.engines import BaseEngine
 from adarray.compiler.ir.threads import ThreadKernel
 from adarray.jitting.shared.background import Job
@@ -91,15 +90,12 @@ class CompiledKernels:
             """Return how many values come to the tape while iterations run again."""
             return 0 if checkpoints is None else checkpoints.taped * int(values[EVERY.name])
 
-        by = at
-        several = at.language == "C" and at.threads > 1
-        if alone and several and not parallel.is_shared(kernel):
-            by = use("serial")._engine or at
-        key = (kernel, by)
+        alone = alone and at.language == "C" and at.threads > 1
+        key = (kernel, at, alone)
         with self._lock:
             run = self._texts.get(key)
         if run is None:
-            run = compiled(kernel, by, counting, again)
+            run = compiled(kernel, at, counting, again, alone)
             with self._lock:
                 run = self._texts.setdefault(key, run)
         return run

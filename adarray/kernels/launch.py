@@ -62,17 +62,21 @@ class CpuKernel:
     ----------
     kernel : ThreadKernel
     engine : Engine
+    alone : bool
+        Whether it runs with one thread, which may call others.
     """
 
-    def __init__(self, kernel: ThreadKernel, engine: Any) -> None:
+    def __init__(self, kernel: ThreadKernel, engine: Any, alone: bool = False) -> None:
         self.kernel = kernel
         shared = is_shared(kernel)  # by threads that the kernel itself calls
-        self.threads = 1 if shared else int(engine.threads)
+        self.threads = 1 if shared or alone else int(engine.threads)
         forks = int(engine.threads) if shared else 1
         text = print_cpu.source(kernel, _NAME, self.threads > 1, forks)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         self.source = text.replace(_NAME, name)
-        self.run: Callable[[int], None] = engine.compile_source(self.source, name, alone=shared)
+        self.run: Callable[[int], None] = engine.compile_source(
+            self.source, name, alone=shared or alone
+        )
         self.dtypes = dict(kernel.scalars)
 
     def __call__(self, launch: Launch, values: Mapping[str, Any], limit: int = USUAL_LIMIT) -> int:
@@ -263,11 +267,12 @@ def compiled(
     engine: Any,
     counting: ThreadKernel | None = None,
     extra: Callable[[Mapping[str, Any]], int] = _nothing,
+    alone: bool = False,
 ) -> Any:
-    """Return a kernel that is ready to run on an engine."""
+    """Return a kernel that is ready to run on an engine; see `CpuKernel` for `alone`."""
     verify(kernel)
     if engine.language == "C":
-        return CpuKernel(kernel, engine)
+        return CpuKernel(kernel, engine, alone)
     return CudaKernel(kernel, engine, counting, extra)
 
 

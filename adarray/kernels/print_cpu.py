@@ -264,10 +264,14 @@ class ThreadCPrinter(ThreadPrinter):
             t = "uint32_t" if op.kind == "ballot" else STORED[op.value.dtype]
             self.work.append((t, f"{name}__sent", f"threads_ * sizeof({t})"))
         for t, name, size in self.work:
-            self.line(f"{t} *restrict const {name} = malloc({size});")
+            self.line(f"{t} *restrict const {name} = adarray_pool.take({size});")
         if self.taped:
             count = self._tapes()
-            self.line(f"adarray_tape *const tapes_ = calloc({count}, sizeof(adarray_tape));")
+            last = "0"
+            if not self.waits:  # one thread's tapes are as long as in its last run, mostly
+                last = f"{self.name}_last"
+                self.functions.append(f"static int64_t {last}[{count}];")
+            self.line(f"adarray_tape *const tapes_ = adarray_tapes({count}, {last});")
 
     def _tapes(self) -> str:
         """Return how many tapes there are: of threads, or of parts of loops that are shared."""
@@ -282,12 +286,11 @@ class ThreadCPrinter(ThreadPrinter):
         return str(1 + max(parts, default=0))
 
     def _release(self) -> None:
-        for _, name, _ in self.work:
-            self.line(f"free({name});")
+        for _, name, size in self.work:
+            self.line(f"adarray_pool.give({name}, {size});")
         if self.taped:
             count = self._tapes()
-            self.line(f"for (int64_t i_ = 0; i_ < {count}; i_++) free(tapes_[i_].data);")
-            self.line("free(tapes_);")
+            self.line(f"adarray_release(tapes_, {count});")
 
     # -- barriers ------------------------------------------------------------------------------
 

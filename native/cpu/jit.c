@@ -37,13 +37,28 @@ static void kernel_threads(int threads, threads_part part, void *context)
 
 /* -- units of kernels --------------------------------------------------------------------- */
 
+typedef struct { /* kernel.h has it as adarray_memory */
+    void *(*take)(size_t);
+    void (*give)(void *, size_t);
+    void *(*longer_tape)(void *, size_t, size_t *);
+    void (*give_tape)(void *, size_t);
+} PoolFunctions;
+
 uintptr_t adarray_jit_load(const char *path)
 {
     /* Never unloaded: somebody may be running a kernel when the process ends. */
     void *unit = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    static const PoolFunctions pool = {pool_take, pool_give, pool_longer_tape,
+                                       pool_give_tape};
+    void (*bind_memory)(const PoolFunctions *);
+    void *symbol = unit ? dlsym(unit, "adarray_bind_memory") : NULL;
+    if (symbol) {
+        memcpy(&bind_memory, &symbol, sizeof symbol);
+        bind_memory(&pool);
+    }
 #ifdef _OPENMP
     void (*bind)(void (*)(int, threads_part, void *));
-    void *symbol = unit ? dlsym(unit, "adarray_bind") : NULL;
+    symbol = unit ? dlsym(unit, "adarray_bind") : NULL;
     if (symbol) {
         memcpy(&bind, &symbol, sizeof symbol);
         bind(kernel_threads);

@@ -122,6 +122,10 @@ int64_t plan_clock(void);
 
 void *pool_take(size_t size);
 void pool_give(void *block, size_t size);
+/* A tape of `before` bytes, or NULL, with room for at least `*size`, which becomes its room; NULL:
+ * there is no memory, and the tape is as it was. */
+void *pool_longer_tape(void *tape, size_t before, size_t *size);
+void pool_give_tape(void *tape, size_t size);
 /* Keep what returns while somebody uses the pool. */
 void pool_hold(void);
 void pool_drop(void);

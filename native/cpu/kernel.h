@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #ifndef ADARRAY_PRECISE
 #include "libmvec.h"
@@ -27,5 +28,31 @@ static void adarray_one_by_one(int threads, adarray_part part, void *context)
 static void (*adarray_team)(int, adarray_part, void *) = adarray_one_by_one;
 
 void adarray_bind(void (*run)(int, adarray_part, void *)) { adarray_team = run; }
+
+/* Memory that kernels take while they run, and give back with its size. A tape of `before` bytes,
+ * or NULL, becomes one of at least `*size`, and of as many as `*size` says then. */
+typedef struct {
+    void *(*take)(size_t size);
+    void (*give)(void *block, size_t size);
+    void *(*longer_tape)(void *tape, size_t before, size_t *size);
+    void (*give_tape)(void *tape, size_t size);
+} adarray_memory;
+
+static void adarray_free(void *block, size_t size)
+{
+    (void)size;
+    free(block);
+}
+
+static void *adarray_longer(void *tape, size_t before, size_t *size)
+{
+    (void)before;
+    return realloc(tape, *size);
+}
+
+/* The C library's, or a pool of the program that loaded this, once it is bound. */
+static adarray_memory adarray_pool = {malloc, adarray_free, adarray_longer, adarray_free};
+
+void adarray_bind_memory(const adarray_memory *pool) { adarray_pool = *pool; }
 
 #endif

@@ -37,7 +37,11 @@
 /* Positions in NumPy's table of functions, part of its stable binary interface. */
 #define SET_HANDLER 304
 
+#define TAPES 256 /* stored at most */
+
 static void *heads[POOL_CLASSES];
+static struct { void *block; size_t size; } tapes[TAPES];
+static int tape_count;
 static size_t cached;
 static atomic_size_t limit;
 static atomic_int users;
@@ -65,6 +69,7 @@ static void flush(void)
             heads[k] = *(void **)block;
             free(block);
         }
+    while (tape_count > 0) free(tapes[--tape_count].block);
     cached = 0;
 }
 
@@ -141,6 +146,74 @@ static void pool_free(void *ctx, void *block, size_t size)
         }
     }
     free(block);
+}
+
+/* -- tapes ---------------------------------------------------------------------------------
+ *
+ * A tape takes any block that is long enough, or the longest one, which it makes longer. So tapes
+ * of kernels that run one after the other share their memory, whatever their lengths. */
+
+static int try_often(void)
+{
+    for (int i = 0; i < 1000; i++)
+        if (!atomic_flag_test_and_set(&busy)) return 1;
+    return 0;
+}
+
+/* Return a stored tape, and set `size` to its length; NULL: there is none. */
+static void *stored_tape(size_t least, size_t *size)
+{
+    void *block = NULL;
+    if (!try_often()) return NULL;
+    int best = -1;
+    for (int i = 0; i < tape_count; i++) {
+        const size_t new = tapes[i].size, old = best < 0 ? 0 : tapes[best].size;
+        if (old < least ? new > old : new >= least && new < old) best = i;
+    }
+    if (best >= 0) {
+        block = tapes[best].block;
+        *size = tapes[best].size;
+        cached -= *size;
+        tapes[best] = tapes[--tape_count];
+    }
+    atomic_flag_clear(&busy);
+    return block;
+}
+
+void *pool_longer_tape(void *tape, size_t before, size_t *size)
+{
+    if (*size < POOL_MIN) return realloc(tape, *size);
+    if (before >= POOL_MIN) return advised(realloc(tape, *size), *size);
+    size_t stored = 0;
+    void *block = stored_tape(*size, &stored);
+    if (block != NULL && stored >= *size) {
+        *size = stored;
+    } else {
+        void *longer = advised(realloc(block, *size), *size);
+        if (longer == NULL) free(block);
+        block = longer;
+    }
+    if (block == NULL || tape == NULL) return block;
+    memcpy(block, tape, before);
+    free(tape);
+    return block;
+}
+
+void pool_give_tape(void *tape, size_t size)
+{
+    const size_t most = atomic_load(&limit);
+    if (size >= POOL_MIN && size <= most / 2 && atomic_load(&users) > 0 && try_often()) {
+        if (cached + size > most) flush();
+        const int room = tape_count < TAPES;
+        if (room) {
+            tapes[tape_count].block = tape;
+            tapes[tape_count++].size = size;
+            cached += size;
+        }
+        atomic_flag_clear(&busy);
+        if (room) return;
+    }
+    free(tape);
 }
 
 static PyDataMem_Handler handler = {
@@ -226,6 +299,17 @@ size_t adarray_pool_cached(void)
 void pool_hold(void) {}
 void pool_drop(void) {}
 void *pool_take(size_t size) { return malloc(size); }
+void *pool_longer_tape(void *tape, size_t before, size_t *size)
+{
+    (void)before;
+    return realloc(tape, *size);
+}
+
+void pool_give_tape(void *tape, size_t size)
+{
+    (void)size;
+    free(tape);
+}
 
 void pool_give(void *block, size_t size)
 {

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_kernels import CASES
 
 import adarray
 from adarray.backend import load
+from adarray.kernels import RawKernel
 
 N = 1 << 16  # elements of float64: well above the smallest block that is kept
+LENGTHS = (5000, 7000, 8000)  # of loops, whose tapes have two numbers for each iteration
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -207,3 +210,62 @@ def test_memory_goes_with_a_jitted_function(name: str) -> None:
         assert lib.adarray_pool_cached() == 0
     finally:
         gc.enable()
+
+
+def test_tapes_share_their_memory(library: Any) -> None:
+    name, lib = library
+    kernel = RawKernel(CASES["long_chain"].text("float64"), "long_chain")
+
+    def gradient(n: int) -> tuple[np.ndarray, int]:
+        """Return a gradient, and what is stored then: arrays are too small for that."""
+        x = np.linspace(0.999, 1.001, LENGTHS[-1])
+        g = adarray.grad(lambda x: np.sum(kernel.apply(1, 1, (x, np.zeros(1), n, 10))))(x)
+        return g, lib.adarray_pool_cached()
+
+    expected = {n: gradient(n)[0] for n in LENGTHS}  # nothing is stored between these
+    with adarray.use(name):
+        gradient(LENGTHS[-1])
+        longest = gradient(LENGTHS[-1])[1]
+        assert longest > 1 << 16
+        for n in (*LENGTHS, *LENGTHS[::-1], LENGTHS[-1]):
+            g, cached = gradient(n)
+            np.testing.assert_array_equal(g, expected[n])
+            assert cached == longest  # there is one tape, which is long enough
+        lib.adarray_pool_trim()
+        rooms = []
+        for n in LENGTHS:
+            for _ in range(2):  # the first takes as much as the last one before it
+                gradient(n)
+                lib.adarray_pool_trim()
+            rooms.append(gradient(n)[1])
+            assert rooms[-1] == gradient(n)[1]
+        assert rooms[0] < rooms[-1] == longest
+    assert lib.adarray_pool_cached() == 0
+
+
+def test_tapes_of_threads_do_not_meet(library: Any) -> None:
+    name, lib = library
+    kernel = RawKernel(CASES["long_chain"].text("float64"), "long_chain")
+    wrong = []
+
+    def gradient(n: int) -> np.ndarray:
+        x = np.linspace(0.999, 1.001, LENGTHS[-1])
+        return adarray.grad(lambda x: np.sum(kernel.apply(1, 1, (x, np.zeros(1), n, 10))))(x)
+
+    with adarray.use(name):
+        expected = {n: gradient(n) for n in LENGTHS}
+
+    def work(k: int) -> None:
+        rng = np.random.default_rng(k)
+        with adarray.use(name):
+            lengths = [int(n) for n in rng.choice(LENGTHS, 40)]
+            wrong.extend(n for n in lengths if not np.array_equal(gradient(n), expected[n]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    gc.collect()
+    assert lib.adarray_pool_cached() == 0

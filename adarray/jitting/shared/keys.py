@@ -45,6 +45,24 @@ class Same:
         return f"<{type(self.of).__name__} {getattr(self.of, '__name__', '')}>"
 
 
+class HashedKey:
+    """A long key that is hashed once: tuples are hashed again each time."""
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self._hash = hash(key)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, HashedKey) and self._hash == other._hash and self.key == other.key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 def digest(array: np.ndarray) -> bytes:
     """Return a fingerprint of all bytes of an array."""
     plain = np.ascontiguousarray(array)

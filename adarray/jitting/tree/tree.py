@@ -26,6 +26,7 @@ from adarray.jitting.recording.record import RecordedRun
 from adarray.jitting.shared.constants import constant
 from adarray.jitting.shared.devices import OnDevice
 from adarray.jitting.shared.keys import (
+    HashedKey,
     Same,
     call_key,
     guard_key,
@@ -161,7 +162,7 @@ class TreeNode:
     @property
     def ready(self) -> bool:
         """Whether it is known well enough to be compiled."""
-        return self.agreed or (self.proof is not None and self.proof.holds())
+        return (self.proof is not None and self.proof.holds()) or self.agreed
 
     def agrees(self, part: PendingSegment, leaf: TreeLeaf | None) -> bool:
         """Whether a recording does here what this segment does."""
@@ -313,7 +314,7 @@ def relative_key(
             numbers[id(s)] = ("again", len(numbers))
     for n in range(*span):
         numbers[id(path.symbols[n])] = n - span[0]
-    return (tuple([call_key(c, numbers) for c in calls]), tuple(forms))
+    return HashedKey((tuple([call_key(c, numbers) for c in calls]), tuple(forms)))
 
 
 class Tree:
