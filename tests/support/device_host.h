@@ -175,9 +175,7 @@ static int host_launch(void (*body)(void *), void *arguments, unsigned columns,
         if (!coroutines_run(threads)) return 1;
     }
 #ifdef HOST_RACES
-    const unsigned races = host_races;
-    host_races = 0;
-    return races ? 2 : 0;
+    return host_races ? 2 : 0;
 #else
     return 0;
 #endif

@@ -66,6 +66,7 @@ static int host_find(struct dl_phdr_info *info, size_t, void *)
 /* Before a launch: find where variables in shared memory lie. */
 HOST_UNSEEN static void host_watch(void)
 {
+    host_races = 0; /* of a launch that lost a barrier, too */
     *(volatile char *)&host_first = 1; /* or they may lie nowhere yet */
     if (!dl_iterate_phdr(host_find, nullptr) || !host_fixed) abort();
 }
