@@ -51,15 +51,16 @@ def verify_program(program: Program, after: str = "program") -> None:
     """
     seen: set[Value] = set()
     for i, v in enumerate(program.values):
-        where = f"{after}: value {i}, {v!r}"
         if v in seen:
-            raise ProgramError(f"{where}, stands in the program twice")
-        if any(a not in seen for a in v.args):
-            raise ProgramError(f"{where}, comes before one of its operands")
-        seen.add(v)
-        wrong = _wrong(v)
+            wrong = ", stands in the program twice"
+        elif any(a not in seen for a in v.args):
+            wrong = ", comes before one of its operands"
+        else:
+            rule = _wrong(v)
+            wrong = f": {rule}" if rule else ""
         if wrong:
-            raise ProgramError(f"{where}: {wrong}")
+            raise ProgramError(f"{after}: value {i}, {v!r}{wrong}")
+        seen.add(v)
     if any(v not in seen for v in (*program.inputs, *program.outputs)):
         raise ProgramError(f"{after}: an input or a result is not among the values")
     for i, v in enumerate(program.inputs):
