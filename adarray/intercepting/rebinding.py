@@ -213,7 +213,11 @@ def _is_seen(name: str, module: Any) -> bool:
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     """Redirect the calls of all functions with these globals, wherever they are stored."""
     names = {id(space): names_for(space) for space in spaces}
-    for function in [x for x in gc.get_objects() if type(x) is types.FunctionType]:
+    # Not among `gc.get_objects`: a tuple that another thread is filling must have no second
+    # reference when it gets its length, or Python raises a SystemError there.
+    for function in gc.get_referrers(*spaces):
+        if type(function) is not types.FunctionType:
+            continue
         wanted = names.get(id(function.__globals__))
         if wanted is not None:
             redirect_uses(function, wanted)
