@@ -126,7 +126,6 @@ def rebind(
             _redirect_all(new)
 
 
-_FEW = 64  # modules whose functions are looked for together
 # What nothing is bound to a stand-in for, and no function is found in.
 _DATA = (Handle, np.ndarray, np.generic, str, bytes, int, float, complex, list, tuple, dict, set,
          range, slice, type(None))  # fmt: skip
@@ -239,13 +238,14 @@ def _names_lead_to_all(spaces: list[dict[str, Any]], k: int) -> bool:
 
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     """Redirect the calls of all functions with these globals, wherever they are stored."""
-    if all(_names_lead_to_all(spaces, k) for k in range(len(spaces))):
-        return  # the heap of a large process takes a second
-    names = {id(space): names_for(space) for space in spaces}
-    # The collector looks for what refers to one dict in a fifth of the time that Python takes to
-    # look at every object, and for that of many dicts in more.
-    objects = gc.get_referrers(*spaces) if len(spaces) <= _FEW else gc.get_objects()
-    for function in [x for x in objects if type(x) is types.FunctionType]:
+    # A search of the heap of a large process takes a second.
+    left = [space for k, space in enumerate(spaces) if not _names_lead_to_all(spaces, k)]
+    names = {id(space): names_for(space) for space in left}
+    # Not among `gc.get_objects`: a tuple that another thread is filling must have no second
+    # reference when it gets its length, or Python raises a SystemError there.
+    for function in gc.get_referrers(*left) if left else ():
+        if type(function) is not types.FunctionType:
+            continue
         wanted = names.get(id(function.__globals__))
         if wanted is not None:
             redirect_uses(function, wanted)
