@@ -9,6 +9,7 @@
  *
  * NumPy keeps its allocator in a context variable, and every array remembers its own: the
  * pool serves the arrays that are made inside of `adarray.use`, wherever they die.
+ * Kernels printed at run time get their work memory and their tapes from it (kernel.h).
  */
 #include "jit.h"
 #include "pool.h"
