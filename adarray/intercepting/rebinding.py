@@ -239,7 +239,7 @@ def _names_lead_to_all(spaces: list[dict[str, Any]], k: int) -> bool:
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     """Redirect the calls of all functions with these globals, wherever they are stored."""
     # A search of the heap of a large process takes a second.
-    left = [space for k, space in enumerate(spaces) if not _names_lead_to_all(spaces, k)]
+    left = [spaces[k] for k in range(len(spaces)) if not _names_lead_to_all(spaces, k)]
     names = {id(space): names_for(space) for space in left}
     # Not among `gc.get_objects`: a tuple that another thread is filling must have no second
     # reference when it gets its length, or Python raises a SystemError there.
