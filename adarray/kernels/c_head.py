@@ -22,7 +22,7 @@ typedef struct {
 } adarray_call;
 /* `words` fit into the memory; `last`, if there is one, is the room that the last run needed. */
 typedef struct { double *data; int64_t top, room, words, *last; } adarray_tape;
-static __attribute__((noinline)) int adarray_enlarge(
+static __attribute__((noinline)) _Bool adarray_enlarge(
     adarray_tape *t, int64_t room, adarray_call *call) {
     const int64_t used = __atomic_add_fetch(&call->used, 8 * (room - t->room), __ATOMIC_RELAXED);
     if (used > call->limit) return 0;

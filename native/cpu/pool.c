@@ -184,13 +184,13 @@ static void *stored_tape(size_t least, size_t *size)
 void *pool_longer_tape(void *tape, size_t before, size_t *size)
 {
     if (*size < POOL_MIN) return realloc(tape, *size);
-    if (before >= POOL_MIN) return advised(realloc(tape, *size), *size);
+    if (before >= POOL_MIN) return realloc(tape, *size);
     size_t stored = 0;
     void *block = stored_tape(*size, &stored);
     if (block != NULL && stored >= *size) {
         *size = stored;
     } else {
-        void *longer = advised(realloc(block, *size), *size);
+        void *longer = realloc(block, *size);
         if (longer == NULL) free(block);
         block = longer;
     }
