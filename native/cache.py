@@ -35,6 +35,7 @@ except ImportError:  # no locks: processes may compile the same kernels at the s
 VARIABLE = "ADARRAY_CACHE_DIR"
 OWN = "adarray-kernels"  # our folder in the one that the user names
 LIMIT = 512 << 20  # bytes
+LEFT = 7 / 8  # of the limit, once a cache that exceeded it is trimmed
 STALE = 3600.0  # seconds after which what a dead process was writing is removed
 RECENT = 3600.0  # seconds for which a use is not noted again
 UNIT, LINK, WORK = ".so", ".kernel", "work-"
@@ -224,18 +225,23 @@ class Cache:
         return sum(name.endswith(".c") for name in owned.names(self.folder, _is(_REST)))
 
     def trim(self) -> None:
-        """Remove units until the rest is within the limit, links to nothing, and dead work."""
+        """Where units exceed the limit, remove those that were used least recently.
+
+        Also links to nothing, and dead work. Some more go than exceed it: each time that a full
+        cache is trimmed takes as long as the cache is large.
+        """
         units = self.entries()
         total = sum(entry.size for entry in units)
-        removed = False
-        for entry in units:
-            if total <= self.limit:
-                break
-            self.forget(entry.path)
-            total -= entry.size
-            removed = True
+        removed: set[str] = set()
+        if total > self.limit:
+            for entry in units:
+                if total <= LEFT * self.limit:
+                    break
+                removed.add(entry.path.name)
+                total -= entry.size
         if removed:
             is_link = _is(_LINKS)
+            owned.remove(self.folder, lambda entry: entry.name in removed)
             owned.remove(
                 self.folder,
                 lambda entry: is_link(entry) and not (self.folder / entry.name).exists(),

@@ -236,16 +236,27 @@ def _names_lead_to_all(spaces: list[dict[str, Any]], k: int) -> bool:
     return references <= len(named) + watched
 
 
+def _functions(spaces: list[dict[str, Any]]) -> list[types.FunctionType]:
+    """Return functions, wherever they are stored: all of those with these globals, and others.
+
+    The collector compares what each object refers to with each of its arguments, and functions
+    refer to their builtins, which are mostly one dict: to look for some globals takes as long for
+    each of them. Functions are not looked for among `gc.get_objects`: a tuple that another thread
+    is filling must have no second reference when it gets its length, or Python raises a
+    SystemError there.
+    """
+    given = (space.get("__builtins__") for space in spaces)
+    dicts = (vars(b) if isinstance(b, types.ModuleType) else b for b in given)
+    known = {id(b): b for b in (vars(builtins), *dicts) if isinstance(b, dict)}
+    return [x for x in gc.get_referrers(*known.values()) if type(x) is types.FunctionType]
+
+
 def _redirect_all(spaces: list[dict[str, Any]]) -> None:
     """Redirect the calls of all functions with these globals, wherever they are stored."""
     # A search of the heap of a large process takes a second.
     left = [spaces[k] for k in range(len(spaces)) if not _names_lead_to_all(spaces, k)]
     names = {id(space): names_for(space) for space in left}
-    # Not among `gc.get_objects`: a tuple that another thread is filling must have no second
-    # reference when it gets its length, or Python raises a SystemError there.
-    for function in gc.get_referrers(*left) if left else ():
-        if type(function) is not types.FunctionType:
-            continue
+    for function in _functions(left) if left else ():
         wanted = names.get(id(function.__globals__))
         if wanted is not None:
             redirect_uses(function, wanted)

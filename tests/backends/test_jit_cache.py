@@ -260,6 +260,24 @@ def test_the_size_is_bounded(folder: Path) -> None:
     assert sum(entry.size for entry in bounded.entries()) <= 2500
 
 
+def test_a_cache_that_is_trimmed_has_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.prepare() == {}
+    bounded = cache.Cache(folder, limit=10_000)
+    for i in range(20):
+        with bounded.work() as work:
+            unit = work / "unit.so"
+            unit.write_bytes(bytes([i]) * 1000)
+            os.utime(bounded.add(unit, [f"{i:032x}"]), (i, i + 1))
+    listings = []
+    names = owned._names
+    monkeypatch.setattr(owned, "_names", lambda *args: listings.append(1) or names(*args))
+    bounded.trim()
+    assert len(listings) < 8  # however many are removed
+    assert sorted(int(bounded.find([f"{i:032x}"]) != {}) for i in range(20)) == [0] * 12 + [1] * 8
+    bounded.trim()
+    assert bounded.kernels() == 8
+
+
 def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = _engine()
 
