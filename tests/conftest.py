@@ -51,22 +51,43 @@ SELECTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer samples of tests that have many sets of parameters."""
+    """Offer samples of tests that have many sets of parameters, and parts of all tests."""
     parser.addoption(
         "--sample", type=int, default=1, metavar="K",
         help="run one of K of the sets of parameters of each test, always the same",
     )  # fmt: skip
+    parser.addoption(
+        "--part", type=part, default=(1, 1), metavar="I/N",
+        help="run the I-th of N parts of the test functions, always the same",
+    )  # fmt: skip
+
+
+def part(text: str) -> tuple[int, int]:
+    """Return which part of how many, of the form I/N."""
+    number, _, count = text.partition("/")
+    chosen = int(number), int(count)
+    if not 1 <= chosen[0] <= chosen[1]:
+        raise ValueError(f"--part takes I/N with I from 1 to N, not {text!r}")
+    return chosen
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode())
 
 
 def one_of(share: int, items: list[pytest.Item]) -> set[pytest.Item]:
     """Return one of `share` of the sets of parameters of each test function, always the same."""
     families: dict[str, list[pytest.Item]] = {}
     for item in items:
-        families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        families.setdefault(_function(item), []).append(item)
     chosen: set[pytest.Item] = set()
     for family in families.values():
         # By a checksum: every K-th would be the same backend throughout.
-        family.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        family.sort(key=lambda item: _checksum(item.nodeid))
         chosen.update(family[: -(-len(family) // share)])
     return chosen
 
@@ -75,7 +96,7 @@ def one_of(share: int, items: list[pytest.Item]) -> set[pytest.Item]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Apply ``sampled``, let the markers choose, then apply ``--sample``."""
+    """Apply ``sampled``, let the markers choose, then apply ``--sample`` and ``--part``."""
     sampled: dict[int, list[pytest.Item]] = {}
     for item in items:
         marker = item.get_closest_marker("sampled")
@@ -88,8 +109,9 @@ def pytest_collection_modifyitems(
                 item.add_marker("slow")
     yield
     share = config.getoption("--sample")
-    if share > 1:
-        run = one_of(share, items)
+    number, parts = config.getoption("--part")
+    if share * parts > 1:
+        run = {i for i in one_of(share, items) if _checksum(_function(i)) % parts == number - 1}
         config.hook.pytest_deselected(items=[item for item in items if item not in run])
         items[:] = [item for item in items if item in run]
 
@@ -101,6 +123,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     share = config.getoption("--sample")
     if share > 1:
         chosen += f"; one of {share} of the parameters of each"
+    number, parts = config.getoption("--part")
+    if parts > 1:
+        chosen += f"; part {number} of {parts}"
     reasons = {name: reason_not_to_use(name) for name in adarray.backends()}
     return [
         f"tests: {chosen}",

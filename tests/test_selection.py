@@ -61,3 +61,10 @@ def test_samples_hold_a_set_of_parameters_of_each_test(tmp_path: Path, share: in
         for test in ("test_many", "test_few", "test_long")
     ]
     assert counts == [-(-10 // share), -(-3 // share), 1]
+
+
+def test_parts_hold_each_test_once(tmp_path: Path) -> None:
+    parts = [chosen(tmp_path, "-m", "slow or not slow", "--part", f"{i}/3") for i in (2, 3)]
+    functions = [{name.partition("[")[0] for name in names} for names in parts]
+    assert functions == [{"test_few", "test_long"}, {"test_many"}]  # by checksums of names
+    assert sum(map(len, parts)) == 14
