@@ -129,6 +129,7 @@ def test_what_a_target_changes_is_named_and_verified(monkeypatch):
         "stacked",
         "narrow_products",
         "deep_products",
+        "shifted_sums",
         "short_axes",
         "merged_axes",
         "read_in_whole",
