@@ -116,6 +116,14 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if item in run]
 
 
+def pytest_collection_finish() -> None:
+    """Let the collector visit new objects only: what pytest has collected is a million of them."""
+    with adarray.intercept():  # finds the functions of the modules that are loaded
+        pass
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is run, and on which backends nothing is."""
     expression = config.option.markexpr
@@ -203,11 +211,10 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _young_heap() -> Generator[None, None, None]:
-    """Let `gc.collect` visit new objects only: what pytest has collected is a million of them."""
+def _young_heap() -> None:
+    """Let `gc.collect` visit objects of this test only."""
+    gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def test_every_record_has_samples_and_a_name(op: str) -> None:
         assert len(record.samples) == record.arity == len(record.rules)
 
 
+@pytest.mark.slow_on("openmp")
 def test_backend_conformance(backend: str) -> None:
     # The operations have run above: here it is the behaviour of `use`.
     check_backend(backend, dtypes=())

@@ -258,7 +258,7 @@ def test_tapes_of_threads_do_not_meet(library: Any) -> None:
     def work(k: int) -> None:
         rng = np.random.default_rng(k)
         with adarray.use(name):
-            lengths = [int(n) for n in rng.choice(LENGTHS, 40)]
+            lengths = [int(n) for n in rng.choice(LENGTHS, 15)]
             wrong.extend(n for n in lengths if not np.array_equal(gradient(n), expected[n]))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]

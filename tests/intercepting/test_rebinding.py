@@ -45,7 +45,7 @@ def test_other_threads_go_on_filling_tuples() -> None:
     thread = threading.Thread(target=fill)
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             rebinding._redirect_all([{}])
     finally:
         ended.set()
