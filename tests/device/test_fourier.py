@@ -81,6 +81,7 @@ def test_lengths_and_norms(gpu: FakeGpu, name: str, char: str) -> None:
     compared(gpu, f, operand(name, (8,), char), operand(name, (9, 3), char))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["rfft", "hfft", "fft", "ifft", "irfft"])
 @pytest.mark.parametrize("shape", [(6,), (3, 6), (4, 3, 6), (40, 4, 50), (2, 3, 4, 2)])
 def test_axes(gpu: FakeGpu, name: str, shape: tuple[int, ...]) -> None:

@@ -89,7 +89,7 @@ def _check(check: Callable[..., None], name: str, *rest: str) -> None:
         raise error
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.slow_on("numpy", "openmp")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", NAMES)
@@ -121,7 +121,7 @@ def _check_values(name: str, dtype: str, backend: str) -> None:
                     assert difference is None, f"{name}, {case.name}, call {seed}: {difference}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients(name: str, backend: str) -> None:
     skip_unless_long(backend == "numpy")

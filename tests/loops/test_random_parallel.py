@@ -72,6 +72,7 @@ def copied(args: Any) -> Any:
     return tuple(np.array(a) for a in args)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::adarray.JitWarning")
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("seed", SEEDS)

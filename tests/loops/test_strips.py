@@ -89,6 +89,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     return out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [24, 37])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_derivatives(program: Callable[..., Any], n: int) -> None:
