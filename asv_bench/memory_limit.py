@@ -8,7 +8,6 @@ process (VmHWM), less what it held before the call and what the call returns.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import json
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cffi import FFI
 
 import adarray
 
@@ -141,7 +141,9 @@ def settle() -> None:
     engine = adarray.base.runtime.current_mode().engine
     if engine is not None:
         engine.trim()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    libc = FFI()
+    libc.cdef("int malloc_trim(size_t pad);")
+    libc.dlopen(None).malloc_trim(0)
 
 
 def measure(name: str, limit: int | None) -> dict[str, Any]:

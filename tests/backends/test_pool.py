@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,15 @@ def library(request: Any) -> Any:
         if lib.adarray_pool_cached() == 0:
             pytest.skip("no pool on this system")
     return request.param, lib
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Run a function of a number in four threads beside each other."""
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
 
 
 def test_memory_is_kept_inside_of_the_block_only(library: Any) -> None:
@@ -106,11 +116,7 @@ def test_blocks_of_other_threads_do_not_meet(library: Any) -> None:
                 if not ((x == k).all() and (y == k + 1).all()):
                     wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work)
     assert not wrong
 
 
@@ -261,11 +267,7 @@ def test_tapes_of_threads_do_not_meet(library: Any) -> None:
             lengths = [int(n) for n in rng.choice(LENGTHS, 15)]
             wrong.extend(n for n in lengths if not np.array_equal(gradient(n), expected[n]))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work)
     assert not wrong
     gc.collect()
     assert lib.adarray_pool_cached() == 0
