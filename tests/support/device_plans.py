@@ -14,6 +14,7 @@ import adarray_native
 import numpy as np
 from cffi import FFI
 from plan_runner import FailedError, PlanRunner, poison
+from recorded import close
 
 from adarray.compiler.ir.loopir import Kernel
 from adarray.compiler.ir.plan import KernelStep, Plan
@@ -134,3 +135,12 @@ class DevicePlanRunner(PlanRunner):
         code = self.compiled.run(step, addresses)
         if code:
             raise FailedError(code)
+
+
+def emulated_agree(cases: list[tuple[Any, Plan]], folder: Path, tight: float) -> None:
+    """Check that plans of recordings give, on the processor, what was recorded."""
+    compiled = Compiled([p for _, p in cases], folder)
+    for r, p in cases:
+        results = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
+        for one, expected in zip(results, r.leaves, strict=True):
+            close(one, expected, tight)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from convolutions import convolve, random_convolution
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import agrees, close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import agrees, recorded
 
 import adarray
 from adarray.compiler.ir.loopir import For, Let, Load, statements, walk
@@ -36,11 +36,7 @@ def test_random_convolutions_have_numpys_results(first: int, tmp_path: Path) -> 
         r = recorded(adarray.value_and_grad(c.function, argnums=ALL), *c.arguments)
         agrees(r)
         cases.append((r, plan(r.program, target=SMALL)))
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        results = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(results, r.leaves, strict=True):
-            close(one, expected, 4e-4)
+    emulated_agree(cases, tmp_path, 4e-4)
 
 
 def squares(x: Any, w: Any) -> Any:

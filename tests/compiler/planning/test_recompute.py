@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import recorded
 
 import adarray
 from adarray.compiler.ir.interpret import interpret
@@ -153,8 +153,4 @@ def test_chains_that_are_computed_again_give_the_values_of_numpy(tmp_path: Path)
     for seed in range(8):
         r = recorded(adarray.value_and_grad(chain(seed), (0, 1)), x, w)
         cases.append((r, planner.plan(r.program, target=SMALL)))
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 2e-4)
+    emulated_agree(cases, tmp_path, 2e-4)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import recorded
 
 import adarray
 from adarray.compiler.fusion.groups import UPDATED
@@ -222,11 +222,7 @@ def test_results_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         g = adarray.value_and_grad(f, argnums=tuple(range(len(arguments))))
         r = recorded(g, *arguments)
         cases.append((r, plan(r.program, target=SMALL)))
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 2e-4)
+    emulated_agree(cases, tmp_path, 2e-4)
 
 
 @pytest.mark.parametrize(("f", "shape"), [(picked, (30, 4, 16)), (picked_within, (4096, 30, 16))])

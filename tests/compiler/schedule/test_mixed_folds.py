@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import Recorded, close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import Recorded, recorded
 
 import adarray
 from adarray.compiler.fusion import fuse, turns
@@ -111,11 +111,7 @@ def test_folds_are_those_of_numpy(
         monkeypatch.setattr(shared, "GAIN", 0)
         monkeypatch.setattr(sum_stages, "LARGE", 64)
     cases = [planned(BATCH * batch + k, SMALL) for k in range(BATCH)]
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 2e-4)
+    emulated_agree(cases, tmp_path, 2e-4)
 
 
 def column_maximum(x: Any, k: Any) -> Any:
@@ -251,11 +247,7 @@ def test_folds_in_kernels_of_their_own_are_those_of_numpy(
     monkeypatch.setattr(turns, "SHORT", 64)
     cases = [planned(BATCH * batch + k, SMALL) for k in range(BATCH)]
     assert sum(apart) >= 3  # of programs in batches that have such folds
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 2e-4)
+    emulated_agree(cases, tmp_path, 2e-4)
 
 
 def test_sums_of_a_convolution_of_few_long_rows_are_one_loop() -> None:

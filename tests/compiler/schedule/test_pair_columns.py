@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import recorded
 
 from adarray.compiler.ir.plan import KernelStep, Plan
 from adarray.compiler.ir.target import GPU
@@ -62,11 +62,7 @@ def test_every_shape_folds_all_rows(
         p = plan(r.program, target=SMALL)
         assert any(isinstance(schedule_of(k, i, SMALL), ColumnFolds) for k, i in steps(p))
         cases.append((r, p))
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 1e-4)
+    emulated_agree(cases, tmp_path, 1e-4)
 
 
 def test_shapes_follow_extents() -> None:

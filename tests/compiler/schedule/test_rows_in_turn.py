@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_plans import SMALL, Compiled, DevicePlanRunner
-from recorded import close, recorded
+from device_plans import SMALL, emulated_agree
+from recorded import recorded
 
 import adarray
 from adarray.compiler.fusion import turns
@@ -100,11 +100,7 @@ def test_values_are_those_of_numpy(
     x = np.random.default_rng(batch).normal(size=(9, 40 + batch, 5)).astype(np.float32)
     r = recorded(adarray.value_and_grad(stencil), x)
     cases.append((r, plan(r.program, target=SMALL)))
-    compiled = Compiled([p for _, p in cases], tmp_path)
-    for r, p in cases:
-        got = DevicePlanRunner(p, compiled)([np.asarray(a) for a in r.arrays])
-        for one, expected in zip(got, r.leaves, strict=True):
-            close(one, expected, 2e-4)
+    emulated_agree(cases, tmp_path, 2e-4)
 
 
 def spans(p: Plan) -> list[tuple[float, float]]:
